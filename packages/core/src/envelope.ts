@@ -1,0 +1,168 @@
+/**
+ * The envelope: how a row of the outbox travels as an AMQP message. Encoding lives here; decoding,
+ * which also has to read what other producers send, in decode.ts.
+ *
+ * Headers are `waybill-*`, never `x-*`, which belong to the broker. Nothing here depends on the
+ * broker's or the database's library.
+ */
+
+/** What a row of the outbox or of the timers carries. */
+export interface Dispatch {
+  readonly id: string;
+  readonly kind: "job" | "event" | "dead_letter" | "route";
+  /** 1 for the first, one more for each later dispatch of the same job. */
+  readonly dispatch: number;
+  /** Null for events and routes. */
+  readonly queue: string | null;
+  readonly type: string;
+  readonly version: number;
+  readonly exchange: string | null;
+  readonly routingKey: string | null;
+  readonly payload: string;
+  readonly payloadBase64: boolean;
+  readonly headers: Readonly<Record<string, string>> | null;
+  readonly priority: number | null;
+  readonly orderingKey: string | null;
+  readonly correlationId: string | null;
+  readonly expiresAt: Date | null;
+  readonly enqueuedAt: Date;
+}
+
+/** Names of the exchanges and queues that an envelope is addressed to. */
+export interface TopologyNames {
+  readonly jobsExchange: string;
+  readonly dlxExchange: string;
+  readonly eventsExchange: string;
+  queueName(queue: string): string;
+  deadLetterQueueName(queue: string): string;
+}
+
+/** Names under a prefix; `waybill` by default. */
+export function topologyNames(prefix = "waybill"): TopologyNames {
+  return {
+    jobsExchange: `${prefix}.jobs`,
+    dlxExchange: `${prefix}.dlx`,
+    eventsExchange: `${prefix}.events`,
+    queueName: (queue) => `${prefix}.${queue}`,
+    deadLetterQueueName: (queue) => `${prefix}.${queue}.dlq`,
+  };
+}
+
+/** Headers that Waybill writes itself; an application cannot set them. */
+export const waybillHeaders = {
+  dispatch: "waybill-dispatch",
+  version: "waybill-version",
+  orderingKey: "waybill-ordering-key",
+  expiresAt: "waybill-expires-at",
+  /** Milliseconds since 1970: the property timestamp has whole seconds only. */
+  enqueuedAt: "waybill-enqueued-at",
+  queue: "waybill-queue",
+  death: "waybill-death",
+  error: "waybill-error",
+  errorClass: "waybill-error-class",
+  attempts: "waybill-attempts",
+  failedAt: "waybill-failed-at",
+} as const;
+
+/** A message ready to be published. Numbers in headers are to be sent as int64. */
+export interface OutgoingEnvelope {
+  readonly exchange: string;
+  readonly routingKey: string;
+  readonly content: Buffer;
+  readonly messageId: string;
+  readonly type: string;
+  readonly timestampSeconds: number;
+  readonly correlationId: string | undefined;
+  readonly contentType: string | undefined;
+  readonly priority: number | undefined;
+  readonly headers: Readonly<Record<string, string | number>>;
+}
+
+function addressOf(row: Dispatch, names: TopologyNames): { exchange: string; routingKey: string } {
+  switch (row.kind) {
+    case "job":
+      // The first dispatch goes through the topic exchange, where an operator can bind to it; later
+      // ones go to their queue alone, so that the retry of one subscription never reaches another.
+      return row.dispatch === 1
+        ? { exchange: names.jobsExchange, routingKey: row.queue ?? "" }
+        : { exchange: "", routingKey: names.queueName(row.queue ?? "") };
+    case "dead_letter":
+      return { exchange: names.dlxExchange, routingKey: row.queue ?? "" };
+    case "event":
+      return { exchange: names.eventsExchange, routingKey: row.type };
+    case "route":
+      return { exchange: row.exchange ?? "", routingKey: row.routingKey ?? "" };
+  }
+}
+
+/** Encodes a row for the broker. The payload's bytes are forwarded as they are. */
+export function encodeEnvelope(row: Dispatch, names: TopologyNames): OutgoingEnvelope {
+  const headers: Record<string, string | number> = Object.assign(Object.create(null), row.headers);
+  if (row.kind !== "route") {
+    headers[waybillHeaders.dispatch] = row.dispatch;
+    headers[waybillHeaders.version] = row.version;
+    headers[waybillHeaders.enqueuedAt] = row.enqueuedAt.getTime();
+    if (row.orderingKey !== null) headers[waybillHeaders.orderingKey] = row.orderingKey;
+    if (row.expiresAt !== null) headers[waybillHeaders.expiresAt] = row.expiresAt.getTime();
+  }
+  // Broker priorities reach from 0 to 255; Waybill's integers are wider and live in the database.
+  const priority = row.priority === null ? undefined : Math.min(9, Math.max(0, row.priority));
+  return {
+    ...addressOf(row, names),
+    content: Buffer.from(row.payload, row.payloadBase64 ? "base64" : "utf8"),
+    messageId: row.id,
+    type: row.type,
+    timestampSeconds: Math.floor(row.enqueuedAt.getTime() / 1_000),
+    correlationId: row.correlationId ?? undefined,
+    contentType: row.payloadBase64 ? "application/octet-stream" : "application/json",
+    priority,
+    headers,
+  };
+}
+
+/** An AMQP message as the broker's package hands it over: plain values, bounded. */
+export interface IncomingMessage {
+  /** Queue it was consumed from, without the prefix. */
+  readonly queue: string;
+  readonly content: Buffer;
+  readonly messageId: string | undefined;
+  readonly type: string | undefined;
+  readonly correlationId: string | undefined;
+  readonly contentType: string | undefined;
+  readonly contentEncoding: string | undefined;
+  /** As sent: seconds, or milliseconds from producers that err. */
+  readonly timestamp: number | undefined;
+  readonly priority: number | undefined;
+  readonly redelivered: boolean;
+  /** Null prototype; strings, numbers, booleans, null, arrays and objects of such. */
+  readonly headers: Readonly<Record<string, unknown>>;
+}
+
+/** What is known of a message after decoding: the identity of a job and its payload. */
+export interface Envelope {
+  readonly id: string;
+  /** `given` ids are the message's; `derived` ones a UUIDv5 of it; `fresh` ones cannot be recognised again. */
+  readonly idSource: "given" | "derived" | "fresh";
+  readonly queue: string;
+  readonly type: string;
+  readonly version: number;
+  /** 1 for foreign messages. */
+  readonly dispatch: number;
+  /** The death that this message is the dead letter of; 0 for none. */
+  readonly death: number;
+  readonly priority: number | null;
+  readonly orderingKey: string | null;
+  readonly correlationId: string | null;
+  readonly enqueuedAt: Date;
+  readonly expiresAt: Date | null;
+  /** Headers of the application, strings only; nothing of Waybill's or the broker's. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly payload: string;
+  readonly payloadBase64: boolean;
+}
+
+/** A message that cannot be read: its bytes are kept, with the reason. */
+export interface UnreadableEnvelope extends Envelope {
+  readonly failureClass: "undecodable" | "no_handler";
+  readonly reason: string;
+}

@@ -1,0 +1,100 @@
+export {
+  backoffDelayMs,
+  defaultRetryPolicy,
+  type ResolvedRetryPolicy,
+  type RetryPolicy,
+} from "./backoff.ts";
+export {
+  type Dispatch,
+  encodeEnvelope,
+  type Envelope,
+  type IncomingMessage,
+  type OutgoingEnvelope,
+  type TopologyNames,
+  topologyNames,
+  type UnreadableEnvelope,
+  waybillHeaders,
+} from "./envelope.ts";
+export {
+  BrokerError,
+  type BrokerErrorSeverity,
+  BrokerUnavailableError,
+  ConfigError,
+  type ConfigIssue,
+  DatabaseUnavailableError,
+  DuplicateJobError,
+  type ErrorCode,
+  errorCodes,
+  type FailureClass,
+  failureClasses,
+  HeadersError,
+  InvalidTransitionError,
+  JobCancelledError,
+  JobNotFoundError,
+  JobTimeoutError,
+  LeaseLostError,
+  NameError,
+  NonRetryableError,
+  NotInTransactionError,
+  PayloadError,
+  PayloadUnavailableError,
+  PublishError,
+  type PublishErrorReason,
+  RetryAfterError,
+  SchemaVersionError,
+  ShutdownError,
+  TopologyError,
+  TransactionMisusedError,
+  UnknownJobError,
+  WaybillError,
+} from "./errors.ts";
+export { defineEvent, type EventDefinition } from "./event.ts";
+export {
+  decideFailure,
+  type Failure,
+  type FailureDecision,
+  failureOf,
+  failurePolicies,
+  type FailurePolicy,
+  statedFailure,
+} from "./failure.ts";
+export { canonicalUuid, derivedId, newJobId } from "./id.ts";
+export {
+  type CheckpointOf,
+  defineJob,
+  type JobDefinition,
+  type JobOptions,
+  type PayloadInput,
+  type PayloadOutput,
+  type ResolvedJobOptions,
+  type ResultOf,
+} from "./job.ts";
+export { type Logger, silentLogger } from "./logger.ts";
+export {
+  checkKey,
+  checkQueueName,
+  checkSchemaName,
+  checkTopologyPrefix,
+  checkTypeName,
+} from "./names.ts";
+export { parseOptions } from "./options.ts";
+export {
+  decodePayload,
+  encodePayload,
+  jsonDepth,
+  payloadBytesDefault,
+  payloadBytesMax,
+  payloadDepthMax,
+  type PayloadResult,
+} from "./payload.ts";
+export {
+  type InputOf,
+  type OutputOf,
+  type StandardSchema,
+  type StandardSchemaIssue,
+  type StandardSchemaResult,
+  validateValue,
+  type ValueIssue,
+} from "./standard-schema.ts";
+export { canTransition, isTerminal, type JobState, jobStates, transitions } from "./states.ts";
+export { cleanText, redactUrl } from "./text.ts";

@@ -1,0 +1,153 @@
+import { z } from "zod";
+import { defaultRetryPolicy, type ResolvedRetryPolicy, type RetryPolicy } from "./backoff.ts";
+import { checkQueueName, checkTypeName } from "./names.ts";
+import { parseOptions } from "./options.ts";
+import type { InputOf, OutputOf, StandardSchema } from "./standard-schema.ts";
+
+/** What a job definition says about running its jobs. */
+export interface JobOptions {
+  /**
+   * Queue that the job goes to.
+   * @default "default"
+   */
+  readonly queue?: string | undefined;
+  /**
+   * Version of the payload's shape; 1 to 32767. A worker that does not know a version leaves the
+   * job for one that does.
+   * @default 1
+   */
+  readonly version?: number | undefined;
+  /**
+   * Priority where an enqueue gives none; integer, higher first, -100 to 100.
+   * @default 0
+   */
+  readonly priority?: number | undefined;
+  /** Attempts and delays; see {@link RetryPolicy}. */
+  readonly retry?: RetryPolicy | undefined;
+  /**
+   * Time an attempt may take, in milliseconds; 0 for no limit. After it `job.signal` aborts and
+   * the attempt fails as `timeout`.
+   * @default 0
+   */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * Time the ended job stays visible, in milliseconds, up to the relay's own retention.
+   * @default 604800000
+   */
+  readonly retentionMs?: number | undefined;
+}
+
+/** {@link JobOptions} with every default filled in. */
+export interface ResolvedJobOptions {
+  readonly queue: string;
+  readonly version: number;
+  readonly priority: number;
+  readonly retry: ResolvedRetryPolicy;
+  readonly timeoutMs: number;
+  readonly retentionMs: number;
+}
+
+/** A kind of job: its name, its schemas, its policy. Made by {@link defineJob}. */
+export interface JobDefinition<
+  Name extends string = string,
+  Payload extends StandardSchema = StandardSchema,
+  // oxlint-disable-next-line typescript/no-explicit-any -- any definition must fit the bare type
+  Checkpoint extends StandardSchema | undefined = any,
+  // oxlint-disable-next-line typescript/no-explicit-any -- as above
+  Result extends StandardSchema | undefined = any,
+> {
+  readonly name: Name;
+  readonly payload: Payload;
+  readonly checkpoint: Checkpoint;
+  readonly result: Result;
+  readonly options: ResolvedJobOptions;
+}
+
+/** What `enqueue` takes as payload of a job. */
+export type PayloadInput<J extends JobDefinition> = InputOf<J["payload"]>;
+/** What a handler gets as payload of a job. */
+export type PayloadOutput<J extends JobDefinition> = OutputOf<J["payload"]>;
+/** A job's checkpoint. */
+export type CheckpointOf<J extends JobDefinition> = J["checkpoint"] extends StandardSchema
+  ? OutputOf<J["checkpoint"]>
+  : never;
+/** What a handler returns. */
+export type ResultOf<J extends JobDefinition> = J["result"] extends StandardSchema
+  ? InputOf<J["result"]>
+  : void;
+
+const day = 86_400_000;
+
+const retryPolicy: z.ZodType<ResolvedRetryPolicy, RetryPolicy> = z
+  .strictObject({
+    maxAttempts: z.int().min(1).max(100).default(defaultRetryPolicy.maxAttempts),
+    initialDelayMs: z.int().min(0).max(day).default(defaultRetryPolicy.initialDelayMs),
+    maxDelayMs: z
+      .int()
+      .min(0)
+      .max(30 * day)
+      .default(defaultRetryPolicy.maxDelayMs),
+    factor: z.number().min(1).max(10).default(defaultRetryPolicy.factor),
+    jitter: z.enum(["full", "equal", "none"]).default(defaultRetryPolicy.jitter),
+  })
+  .refine((policy) => policy.maxDelayMs >= policy.initialDelayMs, {
+    path: ["maxDelayMs"],
+    message: "must not be smaller than initialDelayMs",
+  });
+
+const jobOptions: z.ZodType<ResolvedJobOptions, JobOptions> = z.strictObject({
+  queue: z.string().default("default"),
+  version: z.int().min(1).max(32_767).default(1),
+  priority: z.int().min(-100).max(100).default(0),
+  retry: retryPolicy.default(defaultRetryPolicy),
+  timeoutMs: z
+    .int()
+    .min(0)
+    .max(30 * day)
+    .default(0),
+  retentionMs: z
+    .int()
+    .min(0)
+    .max(3_650 * day)
+    .default(7 * day),
+});
+
+/**
+ * Defines a job. The definition is shared by the service that enqueues it and the worker that
+ * handles it.
+ *
+ * @throws NameError for a name or queue outside the rules of names
+ * @throws ConfigError for options that are unknown or out of bounds
+ *
+ * @example
+ * const sendWelcome = defineJob({
+ *   name: "email.welcome",
+ *   queue: "emails",
+ *   payload: z.object({ to: z.email() }),
+ * });
+ */
+export function defineJob<
+  const Name extends string,
+  Payload extends StandardSchema,
+  Checkpoint extends StandardSchema | undefined = undefined,
+  Result extends StandardSchema | undefined = undefined,
+>(
+  definition: {
+    readonly name: Name;
+    readonly payload: Payload;
+    readonly checkpoint?: Checkpoint;
+    readonly result?: Result;
+  } & JobOptions,
+): JobDefinition<Name, Payload, Checkpoint, Result> {
+  const { name, payload, checkpoint, result, ...options } = definition;
+  checkTypeName(name);
+  const resolved = parseOptions(`defineJob("${name}")`, jobOptions, options);
+  checkQueueName(resolved.queue);
+  return Object.freeze({
+    name,
+    payload,
+    checkpoint: checkpoint as Checkpoint,
+    result: result as Result,
+    options: resolved,
+  });
+}

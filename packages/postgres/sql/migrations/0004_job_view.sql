@@ -1,0 +1,94 @@
+-- The view job: the durable contract of every job, one row per (job, consumer group).
+
+create view waybill.job as
+with base as (
+  -- Jobs of the outbox.
+  select
+    o.id, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+    o.correlation_id, o.expires_at, o.enqueued_at,
+    coalesce((select pg_visible_in_snapshot(o.tx, r.snapshot) from waybill.relay as r where r.shard = 0), false) as relayed
+  from waybill.outbox as o
+  where o.kind = 'job' and o.dispatch = 1
+  union all
+  -- Delayed jobs that were never in the outbox yet.
+  select
+    t.id, t.queue, t.type, t.version, t.payload, t.payload_base64, t.headers, t.priority, t.ordering_key,
+    t.correlation_id, t.expires_at, t.enqueued_at, false
+  from waybill.timer as t
+  where t.kind = 'job' and t.dispatch = 1 and t.reason = 'delay'
+  union all
+  -- Foreign messages, deliveries of events, and jobs whose outbox partition is gone.
+  select
+    i.id, i.queue, i.type, coalesce(d.version, e.version, t.version, 1), coalesce(d.payload, e.payload, t.payload),
+    coalesce(d.payload_base64, e.payload_base64, t.payload_base64, false), coalesce(d.headers, e.headers, t.headers),
+    coalesce(d.priority, e.priority, t.priority), coalesce(d.ordering_key, e.ordering_key, t.ordering_key),
+    coalesce(d.correlation_id, e.correlation_id, t.correlation_id), coalesce(e.expires_at, t.expires_at),
+    i.enqueued_at, true
+  from waybill.inbox as i
+  left join waybill.dead_letter as d on d.id = i.id and d.queue = i.queue
+  left join lateral (
+    select o.* from waybill.outbox as o where o.id = i.id and o.kind in ('event', 'job') order by o.seq limit 1
+  ) as e on true
+  left join lateral (
+    select t.* from waybill.timer as t where t.id = i.id and t.queue = i.queue and t.kind = 'job' limit 1
+  ) as t on true
+  where not exists (
+      select from waybill.outbox as o
+      where o.id = i.id and o.kind = 'job' and o.dispatch = 1 and o.queue = i.queue
+    )
+    and not exists (
+      select from waybill.timer as t
+      where t.id = i.id and t.queue = i.queue and t.kind = 'job' and t.dispatch = 1 and t.reason = 'delay'
+    )
+)
+select
+  b.id,
+  b.queue,
+  b.type,
+  b.version,
+  coalesce(i.state, 'queued') as state,
+  b.relayed,
+  b.payload,
+  b.payload_base64,
+  b.headers,
+  coalesce(b.priority, 0) as priority,
+  b.ordering_key,
+  b.correlation_id,
+  coalesce(i.attempt, 0) as attempt,
+  coalesce(i.crashes, 0) as crashes,
+  coalesce(i.dispatch, 1) as dispatch,
+  coalesce(i.deaths, 0) as deaths,
+  i.owner,
+  w.name as worker,
+  b.enqueued_at,
+  waiting.fire_at as next_at,
+  waiting.reason as waiting_for,
+  waiting.detail as waiting_detail,
+  b.expires_at,
+  i.started_at,
+  i.finished_at,
+  i.cancel_requested_at,
+  f.failure_class,
+  f.message as failure_message,
+  f.failed_at,
+  r.result
+from base as b
+left join waybill.inbox as i on i.id = b.id and i.queue = b.queue
+left join waybill.worker as w on w.id = i.owner
+left join waybill.result as r on r.id = b.id and r.queue = b.queue
+left join lateral (
+  select t.fire_at, t.reason, t.detail
+  from waybill.timer as t
+  where t.id = b.id and t.queue = b.queue and t.kind = 'job'
+  order by t.dispatch desc
+  limit 1
+) as waiting on coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+left join lateral (
+  select f.failure_class, f.message, f.failed_at
+  from waybill.failure as f
+  where f.id = b.id and f.queue = b.queue
+  order by f.failure_id desc
+  limit 1
+) as f on true;
+
+comment on view waybill.job is 'The durable contract of every job: identity, payload, state, priority, owner, attempts, failure, result, times.';
