@@ -1,0 +1,43 @@
+import type { PrivatePostgresOptions, PrivateRabbitmqOptions } from "./private-server.ts";
+
+/** Arguments of the `postgres` command that every PostgreSQL of ours runs with; `own` are those of its kind. */
+export function postgresSettings(
+  options: PrivatePostgresOptions,
+  own: Readonly<Record<string, string>> = {},
+): string[] {
+  const settings: Record<string, string> = {
+    max_connections: "300",
+    shared_buffers: "128MB",
+    // Files of the data directory instead of /dev/shm: a killed server leaves nothing there.
+    dynamic_shared_memory_type: "mmap",
+    autovacuum_naptime: "10s",
+    ...own,
+    ...(options.fsync === false
+      ? { fsync: "off", full_page_writes: "off", synchronous_commit: "off" }
+      : {}),
+    ...options.settings,
+  };
+  return Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
+}
+
+/** The file of enabled plugins. */
+export function rabbitmqPlugins(options: PrivateRabbitmqOptions): string {
+  const plugins = [
+    "rabbitmq_management",
+    "rabbitmq_shovel",
+    "rabbitmq_shovel_management",
+    ...(options.plugins ?? []),
+  ];
+  return `[${plugins.join(",")}].\n`;
+}
+
+/** Lines of rabbitmq.conf that every RabbitMQ of ours runs with. */
+export function rabbitmqConfig(options: PrivateRabbitmqOptions): string {
+  return [
+    "disk_free_limit.absolute = 50MB",
+    // The default keeps up to 512 MiB of log in memory.
+    "raft.wal_max_size_bytes = 64000000",
+    options.config ?? "",
+    "",
+  ].join("\n");
+}

@@ -1,0 +1,112 @@
+import { Client } from "pg";
+import { expect, test } from "vitest";
+
+import {
+  createTestDatabase,
+  createTestVhost,
+  eventually,
+  startProcess,
+  startProxy,
+  type TestVhost,
+} from "../support/index.ts";
+
+test("a test database is empty, takes statements and is gone afterwards", async () => {
+  await using server = await createTestDatabase();
+  let name = "";
+  {
+    await using database = await createTestDatabase();
+    name = database.name;
+    await database.pool.query("create table public.thing (id int)");
+
+    expect(await database.rows("select * from public.thing")).toEqual([]);
+  }
+
+  expect(await server.rows("select 1 from pg_database where datname = $1", [name])).toEqual([]);
+});
+
+test("a test virtual host keeps its topology to itself and is gone afterwards", async () => {
+  await using other = await createTestVhost();
+  await using vhost = await createTestVhost();
+  const topology = (of: TestVhost) => `${of.url} ${of.prefix}`;
+
+  await vhost.management?.request("PUT", `/api/queues/${vhost.name}/thing`, { durable: true });
+
+  expect(topology(vhost)).not.toBe(topology(other));
+  const seen = await other.management?.request("GET", `/api/queues/${other.name}`);
+  expect(seen ?? []).toEqual([]);
+});
+
+test("a started process says its lines and ends with the test", async () => {
+  let pid = 0;
+  {
+    await using child = await startProcess(new URL("../support/echo.ts", import.meta.url), [
+      "ready",
+    ]);
+    pid = child.pid;
+    await child.waitForLine("ready");
+    child.writeLine("hello");
+
+    expect(await child.waitForLine(/^echo: /)).toBe("echo: hello");
+  }
+
+  expect(() => process.kill(pid, 0)).toThrow("ESRCH");
+});
+
+test("a cut reply loses the answer to a commit that has happened", async () => {
+  await using database = await createTestDatabase();
+  await database.pool.query("create table public.thing (id int)");
+  await using proxy = await startProxy(database.url);
+  const client = new Client({ connectionString: proxy.url(database.url) });
+  client.on("error", () => undefined);
+  await client.connect();
+  await client.query("begin");
+  await client.query("insert into public.thing values (1)");
+  proxy.cutReply("commit");
+
+  await expect(client.query("commit")).rejects.toThrow(/terminated|ECONNRESET/);
+
+  await eventually(async () => {
+    expect(await database.rows("select id from public.thing")).toEqual([{ id: 1 }]);
+  });
+  expect(proxy.triggeredCount).toBe(1);
+});
+
+test("a cut before a commit undoes it", async () => {
+  await using database = await createTestDatabase();
+  await database.pool.query("create table public.thing (id int)");
+  await using proxy = await startProxy(database.url);
+  const client = new Client({ connectionString: proxy.url(database.url) });
+  client.on("error", () => undefined);
+  await client.connect();
+  await client.query("begin");
+  await client.query("insert into public.thing values (1)");
+  proxy.cutBefore("commit");
+
+  await expect(client.query("commit")).rejects.toThrow(/terminated|ECONNRESET/);
+
+  expect(await database.rows("select id from public.thing")).toEqual([]);
+});
+
+test("a black hole keeps the connection open and the answer away", async () => {
+  await using database = await createTestDatabase();
+  await using proxy = await startProxy(database.url);
+  const client = new Client({ connectionString: proxy.url(database.url) });
+  client.on("error", () => undefined);
+  await client.connect();
+  proxy.blackHole("in");
+
+  const answer = client.query("select 1").then(
+    () => "answered",
+    () => "cut",
+  );
+  await eventually(async () => {
+    const asked = await database.rows(
+      "select 1 from pg_stat_activity where query = 'select 1' and state = 'idle' and pid <> pg_backend_pid()",
+    );
+    return asked.length > 0;
+  });
+  expect(proxy.connectionCount).toBe(1);
+  proxy.cut();
+
+  expect(await answer).toBe("cut");
+});

@@ -1,0 +1,27 @@
+import type { TestProject } from "vitest/node";
+
+import { resolveServices } from "../../scripts/services/index.ts";
+
+declare module "vitest" {
+  export interface ProvidedContext {
+    /** URL of a PostgreSQL user who may create databases; tests use databases of their own (createTestDatabase). */
+    databaseUrl: string;
+    /** URL of a RabbitMQ administrator; tests use virtual hosts of their own (createTestVhost). */
+    rabbitmqUrl: string;
+    /** Address of RabbitMQ's management HTTP API without credentials; empty where there is none. */
+    managementUrl: string;
+  }
+}
+
+/** Resolves the services once for all test files; returns what ends them. */
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const services = await resolveServices({
+    // On stderr, so that a reporter's output on stdout stays whole.
+    log: (line) => process.stderr.write(`${line}\n`),
+    fsync: false,
+  });
+  project.provide("databaseUrl", services.databaseUrl);
+  project.provide("rabbitmqUrl", services.rabbitmqUrl);
+  project.provide("managementUrl", services.managementUrl ?? "");
+  return async () => await services.stop();
+}

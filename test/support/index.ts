@@ -1,0 +1,16 @@
+export { eventually, type EventuallyOptions } from "./eventually.ts";
+export { managementApi, type ManagementApi } from "./management-api.ts";
+export { startProxy, type FaultProxy, type ProxyDirection } from "./proxy.ts";
+export {
+  startProcess,
+  type ProcessExit,
+  type StartProcessOptions,
+  type TestProcess,
+} from "./start-process.ts";
+export {
+  createPool,
+  createTestDatabase,
+  type TestDatabase,
+  type TestDatabaseOptions,
+} from "./test-database.ts";
+export { createTestVhost, type TestVhost, type TestVhostOptions } from "./test-vhost.ts";

@@ -1,0 +1,64 @@
+import { randomBytes } from "node:crypto";
+import { inject } from "vitest";
+
+import { managementApi, type ManagementApi } from "./management-api.ts";
+
+/** A virtual host of its own for a test or a file; deleted at the end with all that is in it. */
+export interface TestVhost extends AsyncDisposable {
+  readonly url: string;
+  /**
+   * Prefix for the topology's names: "waybill" in a virtual host of its own; random where the broker has no management
+   * API to make one, so that tests still keep apart.
+   */
+  readonly prefix: string;
+  /** Name of the virtual host. */
+  readonly name: string;
+  /** The management API of the broker; undefined where it has none. */
+  readonly management: ManagementApi | undefined;
+}
+
+/** Options of createTestVhost. */
+export interface TestVhostOptions {
+  /** Broker to make it on, such as a private one. @default the services of this run */
+  readonly rabbitmqUrl?: string | undefined;
+  /** Management API of that broker. @default the services of this run */
+  readonly managementUrl?: string | undefined;
+}
+
+/** Makes an empty virtual host (about 0.2 s). */
+export async function createTestVhost(options: TestVhostOptions = {}): Promise<TestVhost> {
+  const serverUrl = options.rabbitmqUrl ?? inject("rabbitmqUrl");
+  const managementUrl =
+    options.rabbitmqUrl === undefined ? inject("managementUrl") : (options.managementUrl ?? "");
+  const random = randomBytes(6).toString("hex");
+  const url = new URL(serverUrl);
+  if (managementUrl === "") {
+    const path = decodeURIComponent(url.pathname.slice(1));
+    return {
+      url: serverUrl,
+      prefix: `waybill_test_${random}`,
+      name: path === "" ? "/" : path,
+      management: undefined,
+      async [Symbol.asyncDispose]() {},
+    };
+  }
+  const name = `waybill-test-${random}`;
+  const management = managementApi(managementUrl, url);
+  await management.request("PUT", `/api/vhosts/${name}`, {});
+  const user = encodeURIComponent(decodeURIComponent(url.username || "guest"));
+  await management.request("PUT", `/api/permissions/${name}/${user}`, {
+    configure: ".*",
+    write: ".*",
+    read: ".*",
+  });
+  url.pathname = `/${name}`;
+  return {
+    url: url.href,
+    prefix: "waybill",
+    name,
+    management,
+    async [Symbol.asyncDispose]() {
+      await management.request("DELETE", `/api/vhosts/${name}`);
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import { defineConfig } from "vitest/config";
+
+/**
+ * Packages of this repository resolve to their TypeScript sources, in tests and in what tests import. Vitest hands these
+ * conditions to Node as well, so "import" must not be among them: it would reach require() too.
+ */
+const conditions = ["@waybill/source", "node"];
+const sources = { resolve: { conditions }, ssr: { resolve: { conditions } } };
+
+export default defineConfig({
+  test: {
+    // Tests mostly wait for servers: more of them at once than there are cores.
+    maxWorkers: 4,
+    projects: [
+      {
+        ...sources,
+        test: {
+          name: "unit",
+          include: ["packages/*/src/**/*.test.ts", "test/tidy.test.ts", "test/docs*.test.ts"],
+          execArgv: ["--conditions=@waybill/source"],
+          testTimeout: 30_000,
+        },
+      },
+      {
+        ...sources,
+        test: {
+          name: "integration",
+          include: ["test/**/*.test.ts"],
+          // The first two have lockfiles and configurations of their own; the last two need no services.
+          exclude: [
+            "test/data-layers/**",
+            "test/interop/**",
+            "test/tidy.test.ts",
+            "test/docs*.test.ts",
+            "**/node_modules/**",
+          ],
+          globalSetup: ["test/support/global-setup.ts"],
+          execArgv: ["--conditions=@waybill/source"],
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+        },
+      },
+    ],
+  },
+});
