@@ -1,16 +1,23 @@
-import type { ContentToCopy } from "testcontainers/build/types.js";
+import type { GenericContainer } from "testcontainers";
 
 import { containerServer } from "./container-server.ts";
 import type { DockerEngine } from "./docker-engine.ts";
 import { freePort } from "./free-port.ts";
 import type { PrivateRabbitmq, PrivateRabbitmqOptions } from "./private-server.ts";
 import { managementAnswers, speaksAmqp } from "./rabbitmq-answers.ts";
-import { rabbitmqConfig, rabbitmqPlugins } from "./server-settings.ts";
+import {
+  RABBITMQ_SYNC_MS,
+  RABBITMQ_SYNC_TABLES,
+  rabbitmqConfig,
+  rabbitmqPlugins,
+} from "./server-settings.ts";
 
 /** Image of containerised RabbitMQ servers; WAYBILL_TEST_RABBITMQ_IMAGE, rabbitmq:4.3-management by default. */
 export function rabbitmqImage(): string {
   return process.env["WAYBILL_TEST_RABBITMQ_IMAGE"] || "rabbitmq:4.3-management";
 }
+
+type ContentToCopy = Parameters<GenericContainer["withCopyContentToContainer"]>[0][number];
 
 /** A configuration file, readable by the server whoever it runs as. */
 function file(target: string, content: string): ContentToCopy {
@@ -22,18 +29,23 @@ export async function startContainerRabbitmq(
   engine: DockerEngine,
   options: PrivateRabbitmqOptions = {},
 ): Promise<PrivateRabbitmq> {
-  const { GenericContainer, Wait } = engine.testcontainers;
+  const { testcontainers } = engine;
   const port = options.port ?? (await freePort());
   const managementPort = await freePort();
   const { server, host, execute } = await containerServer(engine, {
     name: `RabbitMQ (${rabbitmqImage()})`,
     port,
+    killDelayMs: RABBITMQ_SYNC_MS,
     url: (at) => `amqp://guest:guest@${at}:${port}`,
     container: () =>
-      new GenericContainer(rabbitmqImage())
+      new testcontainers.GenericContainer(rabbitmqImage())
         // The node's name, and with it its data directory, must outlive a restart.
         .withHostname("waybill-rabbitmq")
-        .withEnvironment({ RABBITMQ_DEFAULT_USER: "guest", RABBITMQ_DEFAULT_PASS: "guest" })
+        .withEnvironment({
+          RABBITMQ_DEFAULT_USER: "guest",
+          RABBITMQ_DEFAULT_PASS: "guest",
+          RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: RABBITMQ_SYNC_TABLES,
+        })
         .withExposedPorts(
           { container: 5672, host: port },
           { container: 15_672, host: managementPort },
@@ -45,7 +57,7 @@ export async function startContainerRabbitmq(
             ? []
             : [file("/etc/rabbitmq/advanced.config", options.advancedConfig)]),
         ])
-        .withWaitStrategy(Wait.forListeningPorts()),
+        .withWaitStrategy(testcontainers.Wait.forListeningPorts()),
     answers: async (at) =>
       (await speaksAmqp(at, port)) && (await managementAnswers(`http://${at}:${managementPort}`)),
   });

@@ -14,6 +14,8 @@ export interface ContainerServerParts {
   readonly url: (host: string) => string;
   /** Describes the container, its ports bound to fixed ones so that they outlive a restart. */
   readonly container: () => GenericContainer;
+  /** Time between the call of `kill("SIGKILL")` and the kill. @default none */
+  readonly killDelayMs?: number | undefined;
   readonly answers: (host: string, execute: Execute) => Promise<boolean>;
 }
 
@@ -82,6 +84,7 @@ export async function containerServer(
     const { State: state } = await container().inspect();
     if (state.Paused) await container().unpause();
     if (signal === "SIGCONT") return;
+    if (signal === "SIGKILL" && parts.killDelayMs !== undefined) await delay(parts.killDelayMs);
     await container().kill({ signal });
     if (signal === "SIGHUP" || signal === "SIGUSR1" || signal === "SIGUSR2") return;
     await container().wait();
@@ -111,6 +114,7 @@ export async function containerServer(
     url: parts.url(host),
     port: parts.port,
     pid: undefined,
+    directory: undefined,
     kill,
     start,
     restart: async () => {

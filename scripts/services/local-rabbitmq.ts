@@ -10,7 +10,12 @@ import { localServer, withFreshPorts } from "./local-server.ts";
 import { killTree } from "./processes.ts";
 import type { PrivateRabbitmq, PrivateRabbitmqOptions } from "./private-server.ts";
 import { managementAnswers, speaksAmqp } from "./rabbitmq-answers.ts";
-import { rabbitmqConfig, rabbitmqPlugins } from "./server-settings.ts";
+import {
+  RABBITMQ_SYNC_MS,
+  RABBITMQ_SYNC_TABLES,
+  rabbitmqConfig,
+  rabbitmqPlugins,
+} from "./server-settings.ts";
 import {
   firstExecutable,
   onPath,
@@ -105,7 +110,7 @@ function environment(directory: string, nodeName: string, ports: Ports): NodeJS.
     RABBITMQ_CONF_ENV_FILE: "/dev/null",
     RABBITMQ_PID_FILE: join(directory, "pid"),
     RABBITMQ_DIST_PORT: String(ports.distribution),
-    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: "-kernel inet_dist_use_interface {127,0,0,1}",
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: `-kernel inet_dist_use_interface {127,0,0,1} ${RABBITMQ_SYNC_TABLES}`,
     ERL_EPMD_PORT: String(ports.epmd),
     ERL_EPMD_ADDRESS: "127.0.0.1",
     // The script then becomes the Erlang machine instead of waiting for it, so that its process is the server's.
@@ -144,6 +149,7 @@ export async function startLocalRabbitmq(
       logFile: join(directory, "rabbitmq.log"),
       command: join(binDirectory, "rabbitmq-server"),
       args: [],
+      killDelayMs: RABBITMQ_SYNC_MS,
       env,
       prepare: async () => {
         if (epmd !== undefined) return;

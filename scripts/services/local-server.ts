@@ -26,6 +26,8 @@ export interface LocalServerParts {
   readonly dataDirectory: string;
   /** Whether the server with this process id answers. */
   readonly answers: (pid: number) => Promise<boolean>;
+  /** Time between the call of `kill("SIGKILL")` and the kill. @default none */
+  readonly killDelayMs?: number | undefined;
   /** Ends the running server for good, with what it leaves outside of `directory`. */
   readonly end: (pid: number | undefined) => Promise<void>;
 }
@@ -96,6 +98,7 @@ export async function localServer(parts: LocalServerParts): Promise<PrivateServe
     const pid = child?.pid;
     if (pid === undefined) return;
     if (signal === "SIGKILL") {
+      if (parts.killDelayMs !== undefined) await delay(parts.killDelayMs);
       await killTree(pid);
       forget();
       return;
@@ -123,6 +126,7 @@ export async function localServer(parts: LocalServerParts): Promise<PrivateServe
   const server: PrivateServer = {
     url: parts.url,
     port: parts.port,
+    directory: parts.directory,
     get pid() {
       return child?.pid;
     },

@@ -6,6 +6,8 @@ export interface PrivateServer extends AsyncDisposable {
   readonly port: number;
   /** The server's process now; undefined while it is down and for a server in a container. */
   readonly pid: number | undefined;
+  /** Where all its files are until it is stopped; undefined for a server in a container. */
+  readonly directory: string | undefined;
   /**
    * Sends a signal to the whole server (all its processes) and, unless it only freezes or thaws it (SIGSTOP, SIGCONT),
    * waits until it is gone.

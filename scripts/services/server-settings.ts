@@ -31,6 +31,18 @@ export function rabbitmqPlugins(options: PrivateRabbitmqOptions): string {
   return `[${plugins.join(",")}].\n`;
 }
 
+/**
+ * Argument of the Erlang machine under every RabbitMQ of ours, one word since RabbitMQ's script splits at spaces. The
+ * registration of a new quorum queue (a dets table) reaches the disk some seconds after the queue is declared, and a
+ * broker killed before comes back with a queue that has a log and never a leader (3.10). Syncing all the time, and waiting for
+ * a few rounds before a kill, keeps that window away from tests that kill brokers for other reasons.
+ */
+export const RABBITMQ_SYNC_TABLES: string =
+  "-eval spawn(fun()->F=fun(G)->catch[dets:sync(T)||T<-dets:all()],timer:sleep(20),G(G)end,F(F)end).";
+
+/** How long the syncing above needs at most, on a busy machine, to have seen a change. */
+export const RABBITMQ_SYNC_MS = 200;
+
 /** Lines of rabbitmq.conf that every RabbitMQ of ours runs with. */
 export function rabbitmqConfig(options: PrivateRabbitmqOptions): string {
   return [

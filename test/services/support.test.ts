@@ -10,6 +10,11 @@ import {
   type TestVhost,
 } from "../support/index.ts";
 
+/** Two virtual hosts with the same URL must differ in their prefix. */
+function topology(vhost: TestVhost): string {
+  return `${vhost.url} ${vhost.prefix}`;
+}
+
 test("a test database is empty, takes statements and is gone afterwards", async () => {
   await using server = await createTestDatabase();
   let name = "";
@@ -27,7 +32,6 @@ test("a test database is empty, takes statements and is gone afterwards", async 
 test("a test virtual host keeps its topology to itself and is gone afterwards", async () => {
   await using other = await createTestVhost();
   await using vhost = await createTestVhost();
-  const topology = (of: TestVhost) => `${of.url} ${of.prefix}`;
 
   await vhost.management?.request("PUT", `/api/queues/${vhost.name}/thing`, { durable: true });
 

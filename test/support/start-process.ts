@@ -30,6 +30,8 @@ export interface TestProcess extends AsyncDisposable {
   ): Promise<string>;
   /** Writes a line to its stdin. */
   writeLine(line: string): void;
+  /** Closes its stdin. */
+  endInput(): void;
   /** Sends a signal, SIGTERM by default. SIGSTOP and SIGCONT are fine. */
   kill(signal?: NodeJS.Signals): void;
 }
@@ -135,6 +137,7 @@ export async function startProcess(
       }
     },
     writeLine: (line) => void child.stdin.write(`${line}\n`),
+    endInput: () => void child.stdin.end(),
     kill: (signal) => void child.kill(signal),
     async [Symbol.asyncDispose]() {
       // A stopped process, too, ends by SIGKILL.
