@@ -157,13 +157,21 @@ export class SchemaVersionError extends WaybillError {
   readonly expected: number;
   readonly actual: number;
 
-  constructor(schema: string, expected: number, actual: number) {
+  constructor(
+    schema: string,
+    expected: number,
+    actual: number,
+    options?: ErrorOptions & { readonly fact?: string | undefined },
+  ) {
     super(
-      actual === 0
-        ? `Cannot use schema "${schema}": it holds no Waybill tables. Run "waybill migrate" with this DATABASE_URL.`
-        : actual < expected
-          ? `Cannot use schema "${schema}": it has version ${actual}, this package needs ${expected}. Run "waybill migrate".`
-          : `Cannot use schema "${schema}": it has version ${actual}, this package knows up to ${expected}. Upgrade the @waybill packages.`,
+      options?.fact !== undefined
+        ? `Cannot use schema "${schema}": ${options.fact}`
+        : actual === 0
+          ? `Cannot use schema "${schema}": it holds no Waybill tables. Run "waybill migrate" with this DATABASE_URL.`
+          : actual < expected
+            ? `Cannot use schema "${schema}": it has version ${actual}, this package needs ${expected}. Run "waybill migrate".`
+            : `Cannot use schema "${schema}": it has version ${actual}, this package knows up to ${expected}. Upgrade the @waybill packages.`,
+      options,
     );
     this.expected = expected;
     this.actual = actual;

@@ -175,7 +175,8 @@ begin
   order by j.n;
 
   if hint then
-    perform pg_notify('waybill.wake', '');
+    -- Channel <schema>.wake; listen_wake.sql listens to it.
+    perform pg_notify(replace('waybill.wake', '"', ''), '');
   end if;
 
   return query

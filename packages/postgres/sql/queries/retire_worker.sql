@@ -1,0 +1,7 @@
+-- Removes a worker's presence: what it still owns may be taken over at once.
+--
+-- $1 boot id
+--
+-- Plan: worker_pkey. Caller: the worker's presence.
+delete from waybill.worker as w
+where w.id = $1::uuid
