@@ -56,6 +56,8 @@ export const waybillHeaders = {
   expiresAt: "waybill-expires-at",
   /** Milliseconds since 1970: the property timestamp has whole seconds only. */
   enqueuedAt: "waybill-enqueued-at",
+  /** The whole range of Waybill's priorities, of which the property holds 0 to 9. */
+  priority: "waybill-priority",
   queue: "waybill-queue",
   death: "waybill-death",
   error: "waybill-error",
@@ -104,6 +106,7 @@ export function encodeEnvelope(row: Dispatch, names: TopologyNames): OutgoingEnv
     headers[waybillHeaders.enqueuedAt] = row.enqueuedAt.getTime();
     if (row.orderingKey !== null) headers[waybillHeaders.orderingKey] = row.orderingKey;
     if (row.expiresAt !== null) headers[waybillHeaders.expiresAt] = row.expiresAt.getTime();
+    if (row.priority !== null) headers[waybillHeaders.priority] = row.priority;
   }
   // Broker priorities reach from 0 to 255; Waybill's integers are wider and live in the database.
   const priority = row.priority === null ? undefined : Math.min(9, Math.max(0, row.priority));
@@ -155,6 +158,8 @@ export interface Envelope {
   readonly correlationId: string | null;
   readonly enqueuedAt: Date;
   readonly expiresAt: Date | null;
+  /** Earliest start that a foreign format asks for (Celery's eta), in the future; else null. */
+  readonly runAt: Date | null;
   /** Headers of the application, strings only; nothing of Waybill's or the broker's. */
   readonly headers: Readonly<Record<string, string>>;
   readonly payload: string;

@@ -5,6 +5,15 @@ export {
   type RetryPolicy,
 } from "./backoff.ts";
 export {
+  type DecodeContext,
+  decodeEnvelope,
+  type DecoderName,
+  decoderNames,
+  isUnreadable,
+  payloadOf,
+  untypedType,
+} from "./decode.ts";
+export {
   type Dispatch,
   encodeEnvelope,
   type Envelope,
@@ -58,6 +67,7 @@ export {
   type FailurePolicy,
   statedFailure,
 } from "./failure.ts";
+export { isReservedHeader } from "./header-values.ts";
 export { canonicalUuid, derivedId, newJobId } from "./id.ts";
 export {
   type CheckpointOf,
