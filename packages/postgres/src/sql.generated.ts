@@ -648,6 +648,14 @@ comment on view waybill.job is 'The durable contract of every job: identity, pay
 
 /** Names of the files in sql/queries. */
 export type QueryName =
+  | "check_dead_letters"
+  | "check_outbox"
+  | "check_partitions"
+  | "check_relay"
+  | "check_server"
+  | "check_timers"
+  | "check_transactions"
+  | "check_workers"
   | "claim_deliveries"
   | "complete_job"
   | "complete_jobs"
@@ -657,6 +665,7 @@ export type QueryName =
   | "get_schema_version"
   | "get_server_facts"
   | "guard_lease"
+  | "list_known_queues"
   | "list_migrations"
   | "listen_wake"
   | "lock_migrations"
@@ -670,6 +679,92 @@ export type QueryName =
   | "retire_worker";
 
 export const queries: Readonly<Record<QueryName, string>> = {
+  check_dead_letters: `select
+  d.queue,
+  d.fingerprint,
+  count(*)::text as count,
+  min(d.failure_class) as class,
+  (array_agg(d.message order by d.died_at desc))[1] as message
+from waybill.dead_letter as d
+group by d.queue, d.fingerprint
+order by count(*) desc
+limit 20`,
+  check_outbox: `with cursor as (
+  select r.snapshot
+  from waybill.relay as r
+  where r.shard = 0
+),
+pending as (
+  select o.created_at
+  from cursor as c, waybill.outbox as o
+  where o.tx >= coalesce(pg_snapshot_xmin(c.snapshot), '0'::xid8)
+    and (c.snapshot is null or not pg_visible_in_snapshot(o.tx, c.snapshot))
+  order by o.tx, o.seq
+  limit 10000
+)
+select
+  count(*)::text as pending,
+  coalesce((extract(epoch from clock_timestamp() - min(p.created_at)) * 1000)::bigint, 0)::text as age
+from pending as p`,
+  check_partitions: `select
+  parent.relname::text as parent,
+  child.relname::text as partition,
+  pg_get_expr(child.relpartbound, child.oid) as bound,
+  pg_total_relation_size(child.oid)::text as bytes
+from pg_catalog.pg_inherits as i
+join pg_catalog.pg_class as child on child.oid = i.inhrelid
+join pg_catalog.pg_class as parent on parent.oid = i.inhparent
+where i.inhparent in ('waybill.outbox'::regclass, 'waybill.inbox'::regclass)
+order by parent.relname, child.relname`,
+  check_relay: `select
+  coalesce(r.holder_name, r.holder::text) as holder,
+  (r.lease_until is not null and r.lease_until > clock_timestamp())::text as held,
+  (r.snapshot is not null)::text as started,
+  (extract(epoch from clock_timestamp() - r.saved_at) * 1000)::bigint::text as saved
+from waybill.relay as r
+where r.shard = 0`,
+  check_server: `select
+  (extract(epoch from clock_timestamp()) * 1000)::bigint::text as now,
+  pg_backend_pid()::text as pid,
+  current_setting('server_version') as version,
+  current_setting('transaction_read_only') as readonly,
+  pg_is_in_recovery()::text as recovery`,
+  check_timers: `select
+  t.queue,
+  t.reason,
+  count(*)::text as count,
+  (count(*) filter (where t.fire_at = 'infinity'))::text as held,
+  (count(*) filter (where t.fire_at < clock_timestamp() - interval '1 minute'))::text as overdue,
+  (extract(epoch from clock_timestamp() - min(t.created_at)) * 1000)::bigint::text as age,
+  (array_agg(t.id::text order by t.created_at desc))[1] as example,
+  (array_agg(t.type order by t.created_at desc))[1] as type,
+  (array_agg(t.detail order by t.created_at desc))[1] as detail
+from waybill.timer as t
+group by t.queue, t.reason
+order by t.queue, t.reason`,
+  check_transactions: `select
+  coalesce((extract(epoch from clock_timestamp() - min(a.xact_start)) * 1000)::bigint, 0)::text as age,
+  (array_agg(a.pid::text order by a.xact_start))[1] as pid,
+  (array_agg(a.application_name order by a.xact_start))[1] as application,
+  (array_agg(a.state order by a.xact_start))[1] as state,
+  (select count(*)::text from pg_catalog.pg_prepared_xacts as p where p.database = current_database()) as prepared
+from pg_catalog.pg_stat_activity as a
+where a.datname = current_database()
+  and a.xact_start is not null
+  and a.pid <> pg_backend_pid()
+  and a.backend_type = 'client backend'`,
+  check_workers: `select
+  w.id::text as id,
+  w.name,
+  w.host,
+  w.version,
+  array_to_json(w.queues)::text as queues,
+  w.running::text as running,
+  waybill.worker_alive(w.id)::text as alive,
+  (extract(epoch from clock_timestamp() - w.heartbeat_at) * 1000)::bigint::text as silent
+from waybill.worker as w
+order by w.started_at
+limit 1000`,
   claim_deliveries: `with delivery as materialized (
   select
     d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at,
@@ -972,6 +1067,31 @@ where i.id = ($1::text)::uuid
   and i.token = ($3::text)::bigint
   and i.state = 'running'
 for share`,
+  list_known_queues: `with recent as (
+  select o.queue, o.kind, o.dispatch
+  from waybill.outbox as o
+  order by o.tx desc, o.seq desc
+  limit 10000
+),
+seen as (
+  select r.queue, r.kind = 'job' and r.dispatch = 1 as direct
+  from recent as r
+  where r.queue is not null
+  union all
+  select t.queue, t.reason = 'delay' and t.kind = 'job'
+  from waybill.timer as t
+  where t.queue <> ''
+  union all
+  select d.queue, false
+  from waybill.dead_letter as d
+  union all
+  select unnest(w.queues), false
+  from waybill.worker as w
+)
+select s.queue, bool_or(s.direct)::text as direct
+from seen as s
+group by s.queue
+order by s.queue`,
   list_migrations: `select version::text as version, name, hash
 from waybill.migration
 order by migration.version`,
@@ -995,7 +1115,7 @@ $$`,
     clock_timestamp() as instant
   from jsonb_to_recordset($1::jsonb) as m (
     id uuid, queue text, dispatch integer, reason text, detail text, owner uuid,
-    delay_ms double precision, window_ms double precision, parked_at timestamptz,
+    delay_ms double precision, window_ms double precision, parked_at timestamptz, fire_at timestamptz,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
     expires_at timestamptz, enqueued_at timestamptz
@@ -1011,7 +1131,11 @@ parked as (
     m.id, m.queue, 'job', m.dispatch,
     greatest(
       m.instant,
-      coalesce((select w.lease_until from waybill.worker as w where w.id = m.owner), m.instant)
+      coalesce(
+        m.fire_at,
+        (select w.lease_until from waybill.worker as w where w.id = m.owner),
+        m.instant
+      )
     ) + m.delay_ms * interval '1 millisecond',
     m.reason, m.detail,
     case when m.reason = 'no_handler' then coalesce(m.parked_at, m.instant) end,
