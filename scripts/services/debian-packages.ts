@@ -31,7 +31,8 @@ export async function installPackages(names: readonly string[]): Promise<void> {
     writeFileSync(POLICY, "#!/bin/sh\nexit 101\n", { mode: 0o755 });
   }
   try {
-    await apt("update", "-qq");
+    // With an index that cannot be refreshed the install may still work, and if not, it says more.
+    await apt("update", "-qq").catch(() => undefined);
     await apt("install", "-y", "-qq", "--no-install-recommends", ...names);
   } catch (error) {
     const output = (error as { stderr?: string }).stderr?.trim().split("\n").slice(-5).join("\n");
