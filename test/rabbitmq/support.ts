@@ -120,7 +120,7 @@ export function recordingPublisher(
     withStatus: (status) =>
       [...outcomes].filter(([, list]) => list[0]?.status === status).map(([key]) => key),
     async outcomeOf(key) {
-      const list = await eventually(() => outcomes.get(key));
+      const list = await eventually(() => outcomes.get(key) ?? false);
       const [first] = list;
       if (first === undefined || list.length > 1)
         throw new Error(`${key}: ${list.length} outcomes`);
