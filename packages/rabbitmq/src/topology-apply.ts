@@ -189,7 +189,8 @@ export async function checkTopology(
   // see the entity: a relay has no business with a queue, for example.
   const blind = connection.capabilities?.passiveDeclareNeedsPermission ?? false;
   const push = (result: TopologyResult): void => {
-    results.push(result.status === "refused" && blind ? { ...result, status: "unknown" } : result);
+    const unseen = result.status === "refused" && blind;
+    results.push(unseen ? { ...result, status: "unknown", message: undefined } : result);
   };
   try {
     for (const { name } of topology.exchanges) {
