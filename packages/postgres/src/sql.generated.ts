@@ -644,12 +644,227 @@ left join lateral (
 comment on view waybill.job is 'The durable contract of every job: identity, payload, state, priority, owner, attempts, failure, result, times.';
 `,
   },
+  {
+    version: 5,
+    name: "relay",
+    hash: "5f206538cf9b86f4112758bb4799c00583cf8f9c65e5495c743106e4cd00f691",
+    text: `-- What the relay needs beyond the tables: how often publishing a row has failed, where the keyed
+-- rows of a paged window lie, and the functions that make and drop partitions (DDL takes no
+-- parameters, so it is built and quoted here).
+
+alter table waybill.outbox add column failures integer not null default 0;
+comment on column waybill.outbox.failures is 'How often publishing it failed before it was parked and came back.';
+
+alter table waybill.relay add column keyed_from bigint;
+alter table waybill.relay add column keyed_to bigint;
+comment on column waybill.relay.keyed_from is 'Lowest seq of the rows with an ordering key that were seen in the open window.';
+comment on column waybill.relay.keyed_to is 'Highest seq of the rows with an ordering key that were seen in the open window.';
+
+-- Partitions with their bounds; the default partition has none.
+create function waybill.list_partitions(parent regclass)
+returns table (name text, lower_bound text, upper_bound text)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+  select c.relname::text, b.bound[1], b.bound[2]
+  from pg_catalog.pg_inherits as i
+  join pg_catalog.pg_class as c on c.oid = i.inhrelid
+  cross join lateral (
+    select regexp_match(
+      pg_catalog.pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''([^'']+)''\\) TO \\(''([^'']+)''\\)'
+    ) as bound
+  ) as b
+  where i.inhparent = parent
+  order by c.relname
+$$;
+
+comment on function waybill.list_partitions(regclass) is 'Partitions of a table with their bounds as text; null for the default partition.';
+
+-- Creates the partition of outbox for [starts, ends), with what the default partition holds of it.
+-- Producers wait only while rows are moved, and never for the lock: after 100 ms it gives up.
+-- False where more than rows_max rows would have to be moved.
+create function waybill.create_outbox_partition(partition text, starts timestamptz, ends timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  found_rows integer;
+begin
+  lock table waybill.outbox in share update exclusive mode;
+  lock table waybill.outbox_default in access exclusive mode;
+  select count(*) into found_rows
+  from (
+    select from waybill.outbox_default as o
+    where o.created_at >= starts and o.created_at < ends
+    limit rows_max + 1
+  ) as few;
+  if found_rows > rows_max then
+    return false;
+  end if;
+  -- Made beside the table and attached: "create table ... partition of" would lock all of it.
+  execute format(
+    'create table waybill.%I (like waybill.outbox including defaults including constraints including comments)', partition
+  );
+  execute format(
+    'with moved as (delete from waybill.outbox_default as o where o.created_at >= %L and o.created_at < %L returning o.*)
+     insert into waybill.%I select m.* from moved as m',
+    starts, ends, partition
+  );
+  -- Proves the bounds, so that attaching need not read the rows again.
+  execute format(
+    'alter table waybill.%I add constraint %I check (created_at >= %L and created_at < %L)',
+    partition, partition || '_bounds', starts, ends
+  );
+  execute format(
+    'alter table waybill.outbox attach partition waybill.%I for values from (%L) to (%L)', partition, starts, ends
+  );
+  execute format('alter table waybill.%I drop constraint %I', partition, partition || '_bounds');
+  return true;
+end
+$$;
+
+comment on function waybill.create_outbox_partition(text, timestamptz, timestamptz, integer) is 'Creates a partition of the outbox and moves into it what the default partition holds of its time.';
+
+-- Drops a partition of outbox unless something was committed into it that "checked" does not see.
+-- What "checked" sees, the caller has looked at.
+create function waybill.drop_outbox_partition(partition text, checked pg_snapshot)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  late boolean;
+begin
+  -- Waits for whoever still writes into any partition, and keeps new ones out for a moment.
+  lock table waybill.outbox in access exclusive mode;
+  execute format(
+    'select exists (
+       select from waybill.%I as o
+       where o.tx >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(o.tx, $1)
+     )',
+    partition
+  ) into late using checked;
+  if late then
+    return false;
+  end if;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
+
+comment on function waybill.drop_outbox_partition(text, pg_snapshot) is 'Drops a partition of the outbox unless a transaction outside the snapshot has written into it.';
+
+-- Creates the partition of inbox for ids of [starts, ends), with what the default partition holds
+-- of it. False where more than rows_max rows would have to be moved.
+create function waybill.create_inbox_partition(partition text, starts timestamptz, ends timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  first_id constant uuid := waybill.id_at(starts);
+  end_id constant uuid := waybill.id_at(ends);
+  found_rows integer;
+begin
+  lock table waybill.inbox in share update exclusive mode;
+  lock table waybill.inbox_default in access exclusive mode;
+  select count(*) into found_rows
+  from (
+    select from waybill.inbox_default as i
+    where i.id >= first_id and i.id < end_id
+    limit rows_max + 1
+  ) as few;
+  if found_rows > rows_max then
+    return false;
+  end if;
+  execute format(
+    'create table waybill.%I (like waybill.inbox including defaults including constraints including comments) with (fillfactor = 45)',
+    partition
+  );
+  execute format(
+    'with moved as (delete from waybill.inbox_default as i where i.id >= %L and i.id < %L returning i.*)
+     insert into waybill.%I select m.* from moved as m',
+    first_id, end_id, partition
+  );
+  execute format(
+    'alter table waybill.%I add constraint %I check (id >= %L and id < %L)',
+    partition, partition || '_bounds', first_id, end_id
+  );
+  execute format(
+    'alter table waybill.inbox attach partition waybill.%I for values from (%L) to (%L)', partition, first_id, end_id
+  );
+  execute format('alter table waybill.%I drop constraint %I', partition, partition || '_bounds');
+  return true;
+end
+$$;
+
+comment on function waybill.create_inbox_partition(text, timestamptz, timestamptz, integer) is 'Creates a partition of the inbox and moves into it what the default partition holds of its ids.';
+
+-- Drops a partition of inbox; what is unfinished or finished since "before" moves to the default
+-- partition in the same transaction. False where that would be more than rows_max rows.
+create function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  kept integer;
+begin
+  -- Only writes to these old ids wait while the partition is read.
+  execute format('lock table waybill.%I in share row exclusive mode', partition);
+  execute format(
+    'select count(*) from (
+       select from waybill.%I as i
+       where i.finished_at is null or i.finished_at >= $1
+       limit $2
+     ) as few',
+    partition
+  ) into kept using before, rows_max + 1;
+  if kept > rows_max then
+    return false;
+  end if;
+  lock table waybill.inbox in access exclusive mode;
+  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
+  execute format(
+    'insert into waybill.inbox select i.* from waybill.%I as i where i.finished_at is null or i.finished_at >= $1',
+    partition
+  ) using before;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
+
+comment on function waybill.drop_inbox_partition(text, timestamptz, integer) is 'Drops a partition of the inbox; rows that still matter move to the default partition.';
+
+-- Identity of the database cluster; null where this user may not read it.
+create function waybill.system_identifier() returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return (select c.system_identifier::text from pg_catalog.pg_control_system() as c);
+exception
+  when insufficient_privilege then
+    return null;
+end
+$$;
+
+comment on function waybill.system_identifier() is 'Identity of the database cluster; null where this user may not read it.';
+`,
+  },
 ];
 
 /** Names of the files in sql/queries. */
 export type QueryName =
+  | "carry_stragglers"
   | "check_dead_letters"
   | "check_outbox"
+  | "check_outbox_partition"
   | "check_partitions"
   | "check_relay"
   | "check_server"
@@ -659,26 +874,99 @@ export type QueryName =
   | "claim_deliveries"
   | "complete_job"
   | "complete_jobs"
+  | "create_inbox_partition"
+  | "create_outbox_partition"
+  | "drop_inbox_partition"
+  | "drop_outbox_partition"
+  | "ensure_relay"
   | "ensure_schema"
   | "fail_attempts"
+  | "fire_timers"
   | "get_backend"
   | "get_schema_version"
   | "get_server_facts"
   | "guard_lease"
+  | "hold_timer"
+  | "list_inbox_partitions"
   | "list_known_queues"
   | "list_migrations"
+  | "list_outbox_partitions"
   | "listen_wake"
   | "lock_migrations"
   | "lock_worker"
+  | "mark_origin"
+  | "next_timer"
+  | "notify_wake"
+  | "park_dispatches"
   | "park_messages"
+  | "prune_dead_letters"
+  | "prune_failures"
+  | "prune_idempotency_keys"
+  | "prune_inbox_default"
+  | "prune_results"
+  | "prune_workers"
+  | "read_cursor"
+  | "read_deaths"
+  | "read_fresh_page"
+  | "read_fresh_window"
+  | "read_keyed_page"
+  | "read_late_page"
   | "read_outcomes"
+  | "read_window"
   | "record_migration"
+  | "redispatch_orphans"
   | "register_worker"
   | "release_jobs"
+  | "release_term"
+  | "renew_term"
   | "renew_worker"
-  | "retire_worker";
+  | "rescan_outbox"
+  | "retire_worker"
+  | "save_cursor"
+  | "take_term"
+  | "watch_term";
 
 export const queries: Readonly<Record<QueryName, string>> = {
+  carry_stragglers: `with straggler as materialized (
+  select o.tx, o.seq
+  from waybill.outbox as o
+  where o.created_at >= $1::timestamptz
+    and o.created_at < $2::timestamptz
+    and case o.kind
+      when 'job' then not exists (
+        select
+        from waybill.inbox as i
+        where i.id = o.id and i.queue = o.queue and i.state in ('succeeded', 'failed', 'cancelled')
+      )
+      when 'event' then exists (
+        select
+        from waybill.inbox as i
+        where i.id = o.id and i.state in ('queued', 'running', 'retry_waiting')
+      )
+      else false
+    end
+    and pg_visible_in_snapshot(o.tx, (select r.snapshot from waybill.relay as r where r.shard = 0))
+  limit $3::integer
+),
+taken as (
+  delete from waybill.outbox as o
+  using straggler as s
+  where o.tx = s.tx
+    and o.seq = s.seq
+    and o.created_at >= $1::timestamptz
+    and o.created_at < $2::timestamptz
+  returning o.*
+)
+insert into waybill.outbox (
+  tx, seq, id, kind, dispatch, queue, type, version, exchange, routing_key, payload, payload_base64,
+  headers, priority, ordering_key, correlation_id, expires_at, enqueued_at, failures
+)
+select
+  t.tx, t.seq, t.id, t.kind, t.dispatch, t.queue, t.type, t.version, t.exchange, t.routing_key,
+  t.payload, t.payload_base64, t.headers, t.priority, t.ordering_key, t.correlation_id, t.expires_at,
+  t.enqueued_at, t.failures
+from taken as t
+returning id::text as id`,
   check_dead_letters: `select
   d.queue,
   d.fingerprint,
@@ -706,6 +994,33 @@ select
   count(*)::text as pending,
   coalesce((extract(epoch from clock_timestamp() - min(p.created_at)) * 1000)::bigint, 0)::text as age
 from pending as p`,
+  check_outbox_partition: `select
+  pg_current_snapshot()::text as snapshot,
+  exists (
+    select
+    from waybill.outbox as o
+    where o.created_at >= $1::timestamptz
+      and o.created_at < $2::timestamptz
+      and (
+        not coalesce(
+          pg_visible_in_snapshot(o.tx, (select r.snapshot from waybill.relay as r where r.shard = 0)),
+          false
+        )
+        or case o.kind
+          when 'job' then not exists (
+            select
+            from waybill.inbox as i
+            where i.id = o.id and i.queue = o.queue and i.state in ('succeeded', 'failed', 'cancelled')
+          )
+          when 'event' then exists (
+            select
+            from waybill.inbox as i
+            where i.id = o.id and i.state in ('queued', 'running', 'retry_waiting')
+          )
+          else false
+        end
+      )
+  ) as needed`,
   check_partitions: `select
   parent.relname::text as parent,
   child.relname::text as partition,
@@ -923,6 +1238,14 @@ stored as (
 )
 select c.id::text as id, c.queue
 from completed as c`,
+  create_inbox_partition: `select waybill.create_inbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
+  create_outbox_partition: `select waybill.create_outbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
+  drop_inbox_partition: `select waybill.drop_inbox_partition($1::text, $2::timestamptz, $3::integer) as done`,
+  drop_outbox_partition: `select waybill.drop_outbox_partition($1::text, $2::pg_snapshot) as done`,
+  ensure_relay: `insert into waybill.relay (shard)
+values (0)
+on conflict (shard) do nothing
+returning shard`,
   ensure_schema: `do $$
 begin
   perform set_config('lock_timeout', '60s', true);
@@ -1051,6 +1374,31 @@ copied as (
 )
 select e.id::text as id, e.queue, e.state, e.attempt, e.deaths
 from ended as e`,
+  fire_timers: `with due as materialized (
+  select t.id, t.queue, t.kind, t.dispatch
+  from waybill.timer as t
+  where t.fire_at <= clock_timestamp()
+  order by t.fire_at
+  limit $1::integer
+  for update skip locked
+),
+fired as (
+  delete from waybill.timer as t
+  using due as d
+  where t.id = d.id and t.queue = d.queue and t.kind = d.kind and t.dispatch = d.dispatch
+  returning t.*
+)
+insert into waybill.outbox (
+  id, kind, dispatch, queue, type, version, exchange, routing_key, payload, payload_base64, headers,
+  priority, ordering_key, correlation_id, expires_at, enqueued_at, failures
+)
+select
+  f.id, f.kind, f.dispatch, nullif(f.queue, ''), f.type, f.version, f.exchange, f.routing_key,
+  f.payload, f.payload_base64, f.headers, f.priority, f.ordering_key, f.correlation_id, f.expires_at,
+  f.enqueued_at, f.failures
+from fired as f
+order by f.fire_at, f.created_at
+returning id::text as id`,
   get_backend: `select pg_backend_pid() as pid`,
   get_schema_version: `select coalesce(max(version), 0)::text as version
 from waybill.migration`,
@@ -1067,6 +1415,26 @@ where i.id = ($1::text)::uuid
   and i.token = ($3::text)::bigint
   and i.state = 'running'
 for share`,
+  hold_timer: `with due as materialized (
+  select t.id, t.queue, t.kind, t.dispatch
+  from waybill.timer as t
+  where t.fire_at <= clock_timestamp()
+  order by t.fire_at
+  limit 1
+  for update skip locked
+)
+update waybill.timer as t
+set fire_at = 'infinity',
+    detail = $1::text
+from due as d
+where t.id = d.id and t.queue = d.queue and t.kind = d.kind and t.dispatch = d.dispatch
+returning t.id::text as id`,
+  list_inbox_partitions: `select
+  p.name,
+  to_timestamp(('x0000' || left(replace(p.lower_bound, '-', ''), 12))::bit(64)::bigint / 1000.0) as lower,
+  to_timestamp(('x0000' || left(replace(p.upper_bound, '-', ''), 12))::bit(64)::bigint / 1000.0) as upper,
+  clock_timestamp() as now
+from waybill.list_partitions('waybill.inbox') as p`,
   list_known_queues: `with recent as (
   select o.queue, o.kind, o.dispatch
   from waybill.outbox as o
@@ -1095,6 +1463,12 @@ order by s.queue`,
   list_migrations: `select version::text as version, name, hash
 from waybill.migration
 order by migration.version`,
+  list_outbox_partitions: `select
+  p.name,
+  p.lower_bound::timestamptz as lower,
+  p.upper_bound::timestamptz as upper,
+  clock_timestamp() as now
+from waybill.list_partitions('waybill.outbox') as p`,
   listen_wake: `do $$
 begin
   execute format('listen %I', replace('waybill.wake', '"', ''));
@@ -1109,6 +1483,68 @@ begin
 end
 $$`,
   lock_worker: `select pg_try_advisory_lock($1::bigint) as locked, pg_backend_pid() as pid`,
+  mark_origin: `update waybill.relay as r
+set system_identifier = waybill.system_identifier(),
+    outbox_oid = 'waybill.outbox'::regclass::oid
+where r.shard = 0
+  and r.epoch = $1::bigint
+  and (
+    r.outbox_oid is distinct from 'waybill.outbox'::regclass::oid
+    or r.system_identifier is distinct from coalesce(waybill.system_identifier(), r.system_identifier)
+  )`,
+  next_timer: `select (extract(epoch from t.fire_at - clock_timestamp()) * 1000)::double precision as delay
+from waybill.timer as t
+where t.fire_at < 'infinity'
+order by t.fire_at
+limit 1`,
+  notify_wake: `select pg_notify($1::text, '')`,
+  park_dispatches: `with durable as materialized (
+  select set_config('synchronous_commit', 'on', true) as value
+  where current_setting('synchronous_commit') = 'off'
+),
+forced as materialized (
+  select count(*) as n from durable
+),
+failed as materialized (
+  select f.tx::xid8 as tx, f.seq, f.reason, f.detail, f.delay_ms
+  from jsonb_to_recordset($2::jsonb) as f (
+    tx text, seq bigint, reason text, detail text, delay_ms double precision
+  )
+  cross join forced as d
+  where d.n >= 0
+    and exists (select from waybill.relay as r where r.shard = 0 and r.epoch = $1::bigint)
+)
+insert into waybill.timer as t (
+  id, queue, kind, dispatch, fire_at, reason, detail, failures, type, version, exchange, routing_key,
+  payload, payload_base64, headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
+)
+select distinct on (o.id, o.queue, o.kind, o.dispatch)
+  o.id, coalesce(o.queue, ''), o.kind, o.dispatch,
+  case
+    when f.delay_ms is null then 'infinity'
+    else clock_timestamp() + f.delay_ms * interval '1 millisecond'
+  end,
+  f.reason, f.detail, o.failures + 1, o.type, o.version, o.exchange, o.routing_key,
+  o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id, o.expires_at,
+  o.enqueued_at
+from failed as f
+cross join lateral (
+  select r.* from waybill.outbox as r where r.tx = f.tx and r.seq = f.seq limit 1
+) as o
+order by o.id, o.queue, o.kind, o.dispatch, o.failures desc
+on conflict (id, queue, kind, dispatch) do update
+set fire_at = case
+      when t.reason in ('unroutable', 'nacked', 'refused') then excluded.fire_at
+      else least(t.fire_at, excluded.fire_at)
+    end,
+    reason = case
+      when t.reason in ('unroutable', 'nacked', 'refused') then excluded.reason else t.reason
+    end,
+    detail = case
+      when t.reason in ('unroutable', 'nacked', 'refused') then excluded.detail else t.detail
+    end,
+    failures = greatest(t.failures, excluded.failures)
+returning t.id::text as id`,
   park_messages: `with message as (
   select distinct on (m.id, m.queue, m.dispatch)
     m.*,
@@ -1160,6 +1596,253 @@ parked as (
 )
 select p.id::text as id, p.queue, p.dispatch
 from parked as p`,
+  prune_dead_letters: `with old as materialized (
+  select t.id, t.queue
+  from waybill.dead_letter as t
+  where t.died_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  order by t.died_at
+  limit $2::integer
+)
+delete from waybill.dead_letter as t
+using old as o
+where t.id = o.id and t.queue = o.queue`,
+  prune_failures: `with old as materialized (
+  select t.failure_id
+  from waybill.failure as t
+  where t.failed_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  order by t.failed_at
+  limit $2::integer
+)
+delete from waybill.failure as t
+using old as o
+where t.failure_id = o.failure_id`,
+  prune_idempotency_keys: `with old as materialized (
+  (
+    select k.type, k.key
+    from waybill.idempotency_key as k
+    where k.expires_at <= clock_timestamp()
+    limit $1::integer
+  )
+  union all
+  (
+    select k.type, k.key
+    from waybill.idempotency_key as k
+    where k.expires_at is null
+      and waybill.job_ended(k.job_id)
+    limit $1::integer
+  )
+)
+delete from waybill.idempotency_key as k
+using old as o
+where k.type = o.type
+  and k.key = o.key
+  and (k.expires_at <= clock_timestamp() or (k.expires_at is null and waybill.job_ended(k.job_id)))`,
+  prune_inbox_default: `with old as materialized (
+  select i.id, i.queue
+  from waybill.inbox_default as i
+  where i.finished_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  limit $2::integer
+)
+delete from waybill.inbox_default as i
+using old as o
+where i.id = o.id and i.queue = o.queue`,
+  prune_results: `with old as materialized (
+  select t.id, t.queue
+  from waybill.result as t
+  where t.created_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  order by t.created_at
+  limit $2::integer
+)
+delete from waybill.result as t
+using old as o
+where t.id = o.id and t.queue = o.queue`,
+  prune_workers: `with old as materialized (
+  select w.id
+  from waybill.worker as w
+  where w.lease_until < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  limit $2::integer
+)
+delete from waybill.worker as w
+using old as o
+where w.id = o.id`,
+  read_cursor: `select
+  r.snapshot::text as snapshot,
+  r.window_snapshot::text as "window",
+  r.position_keyed as keyed,
+  r.position_tx::text as tx,
+  r.position_seq::text as seq,
+  r.keyed_from::text as "keyedFrom",
+  r.keyed_to::text as "keyedTo",
+  r.system_identifier as "storedSystem",
+  waybill.system_identifier() as system,
+  r.outbox_oid::text as "storedOid",
+  'waybill.outbox'::regclass::oid::text as oid,
+  coalesce(pg_snapshot_xmax(r.snapshot) > pg_snapshot_xmax(pg_current_snapshot()), false)
+    or coalesce(pg_snapshot_xmax(r.window_snapshot) > pg_snapshot_xmax(pg_current_snapshot()), false)
+    as beyond
+from waybill.relay as r
+where r.shard = 0
+  and r.epoch = $1::bigint`,
+  read_deaths: `select max(w.lease_until)::text as latest
+from waybill.worker as w
+where w.lease_until < clock_timestamp() - $1::double precision * interval '1 millisecond'`,
+  read_fresh_page: `with page as materialized (
+  select
+    o.*,
+    sum(octet_length(o.payload)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
+  from (
+    select
+      o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,
+      o.routing_key, case when o.ordering_key is null then o.payload end as payload,
+      o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id,
+      o.expires_at, o.enqueued_at, o.created_at, o.failures
+    from waybill.outbox as o
+    where (o.tx, o.seq) > ($2::xid8, $3::bigint)
+      and o.tx < pg_snapshot_xmax($1::pg_snapshot)
+      and pg_visible_in_snapshot(o.tx, $1::pg_snapshot)
+    order by o.tx, o.seq
+    limit $4::integer
+  ) as o
+)
+select
+  null::text as snapshot, (select count(*)::integer from page) as scanned, null::text as upto,
+  null::text as tx, null::text as seq, null::text as id, null::text as kind,
+  null::integer as dispatch, null::text as queue, null::text as type,
+  null::integer as version, null::text as exchange, null::text as routing_key,
+  null::text as payload, null::boolean as payload_base64, null::jsonb as headers,
+  null::integer as priority, null::text as ordering_key, null::text as correlation_id,
+  null::timestamptz as expires_at, null::timestamptz as enqueued_at,
+  null::timestamptz as created_at, null::integer as failures
+union all
+select
+  null, null, null,
+  p.tx::text, p.seq::text, p.id::text, p.kind, p.dispatch, p.queue, p.type, p.version,
+  p.exchange, p.routing_key, p.payload, p.payload_base64, p.headers, p.priority,
+  p.ordering_key, p.correlation_id, p.expires_at, p.enqueued_at, p.created_at, p.failures
+from page as p
+where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
+  read_fresh_window: `with edge as materialized (
+  select pg_current_snapshot() as s
+),
+fresh as (
+  select
+    o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,
+    o.routing_key, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+    o.correlation_id, o.expires_at, o.enqueued_at, o.created_at, o.failures
+  from waybill.outbox as o
+  where o.tx >= pg_snapshot_xmax($1::pg_snapshot)
+    and o.tx < pg_snapshot_xmax((select e.s from edge as e))
+    and pg_visible_in_snapshot(o.tx, (select e.s from edge as e))
+  order by o.tx, o.seq
+  limit $2::integer
+),
+page as materialized (
+  select
+    f.*,
+    sum(octet_length(f.payload)) over (order by f.tx, f.seq rows unbounded preceding) as bytes
+  from fresh as f
+)
+select
+  e.s::text as snapshot, (select count(*)::integer from page) as scanned, null::text as upto,
+  null::text as tx, null::text as seq, null::text as id, null::text as kind,
+  null::integer as dispatch, null::text as queue, null::text as type,
+  null::integer as version, null::text as exchange, null::text as routing_key,
+  null::text as payload, null::boolean as payload_base64, null::jsonb as headers,
+  null::integer as priority, null::text as ordering_key, null::text as correlation_id,
+  null::timestamptz as expires_at, null::timestamptz as enqueued_at,
+  null::timestamptz as created_at, null::integer as failures
+from edge as e
+union all
+select
+  null, null, null,
+  p.tx::text, p.seq::text, p.id::text, p.kind, p.dispatch, p.queue, p.type, p.version,
+  p.exchange, p.routing_key, p.payload, p.payload_base64, p.headers, p.priority,
+  p.ordering_key, p.correlation_id, p.expires_at, p.enqueued_at, p.created_at, p.failures
+from page as p
+where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
+  read_keyed_page: `with page as materialized (
+  select
+    o.*,
+    sum(octet_length(o.payload) * o.inside::integer)
+      over (order by o.seq rows unbounded preceding) as bytes
+  from (
+    select
+      o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,
+      o.routing_key, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+      o.correlation_id, o.expires_at, o.enqueued_at, o.created_at, o.failures,
+      pg_visible_in_snapshot(o.tx, $2::pg_snapshot)
+        and not pg_visible_in_snapshot(o.tx, $1::pg_snapshot) as inside
+    from waybill.outbox as o
+    where o.ordering_key is not null
+      and o.seq > $3::bigint
+      and o.seq <= $4::bigint
+    order by o.seq
+    limit $5::integer
+  ) as o
+)
+select
+  null::text as snapshot, (select count(*)::integer from page) as scanned, (select max(p.seq)::text from page as p) as upto,
+  null::text as tx, null::text as seq, null::text as id, null::text as kind,
+  null::integer as dispatch, null::text as queue, null::text as type,
+  null::integer as version, null::text as exchange, null::text as routing_key,
+  null::text as payload, null::boolean as payload_base64, null::jsonb as headers,
+  null::integer as priority, null::text as ordering_key, null::text as correlation_id,
+  null::timestamptz as expires_at, null::timestamptz as enqueued_at,
+  null::timestamptz as created_at, null::integer as failures
+union all
+select
+  null, null, null,
+  p.tx::text, p.seq::text, p.id::text, p.kind, p.dispatch, p.queue, p.type, p.version,
+  p.exchange, p.routing_key, p.payload, p.payload_base64, p.headers, p.priority,
+  p.ordering_key, p.correlation_id, p.expires_at, p.enqueued_at, p.created_at, p.failures
+from page as p
+where p.bytes - coalesce(octet_length(p.payload), 0) < $6::bigint
+  and p.inside`,
+  read_late_page: `with next as materialized (
+  select x.tx
+  from unnest($1::xid8[]) with ordinality as x (tx, n)
+  where exists (
+    select
+    from waybill.outbox as o
+    where o.tx = x.tx and (o.tx, o.seq) > ($2::xid8, $3::bigint)
+  )
+  order by x.n
+  limit 1
+),
+page as materialized (
+  select
+    o.*,
+    sum(octet_length(o.payload)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
+  from (
+    select
+      o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,
+      o.routing_key, case when o.ordering_key is null then o.payload end as payload,
+      o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id,
+      o.expires_at, o.enqueued_at, o.created_at, o.failures
+    from waybill.outbox as o
+    where o.tx = (select n.tx from next as n)
+      and (o.tx, o.seq) > ($2::xid8, $3::bigint)
+    order by o.tx, o.seq
+    limit $4::integer
+  ) as o
+)
+select
+  null::text as snapshot, (select count(*)::integer from page) as scanned, null::text as upto,
+  null::text as tx, null::text as seq, null::text as id, null::text as kind,
+  null::integer as dispatch, null::text as queue, null::text as type,
+  null::integer as version, null::text as exchange, null::text as routing_key,
+  null::text as payload, null::boolean as payload_base64, null::jsonb as headers,
+  null::integer as priority, null::text as ordering_key, null::text as correlation_id,
+  null::timestamptz as expires_at, null::timestamptz as enqueued_at,
+  null::timestamptz as created_at, null::integer as failures
+union all
+select
+  null, null, null,
+  p.tx::text, p.seq::text, p.id::text, p.kind, p.dispatch, p.queue, p.type, p.version,
+  p.exchange, p.routing_key, p.payload, p.payload_base64, p.headers, p.priority,
+  p.ordering_key, p.correlation_id, p.expires_at, p.enqueued_at, p.created_at, p.failures
+from page as p
+where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
   read_outcomes: `with asked as (
   select a.id, a.queue
   from jsonb_to_recordset($1::jsonb) as a (id uuid, queue text)
@@ -1167,8 +1850,116 @@ from parked as p`,
 select i.id::text as id, i.queue, i.state, i.token::text as token, i.deaths, i.attempt
 from asked as a
 join waybill.inbox as i on i.id = a.id and i.queue = a.queue`,
+  read_window: `with edge as materialized (
+  select pg_current_snapshot() as s
+),
+late as (
+  select
+    o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,
+    o.routing_key, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+    o.correlation_id, o.expires_at, o.enqueued_at, o.created_at, o.failures
+  from pg_snapshot_xip($1::pg_snapshot) as x (tx)
+  cross join lateral (
+    select r.*
+    from waybill.outbox as r
+    where r.tx = x.tx
+    order by r.seq
+    limit $2::integer
+  ) as o
+  where pg_visible_in_snapshot(x.tx, (select e.s from edge as e))
+),
+fresh as (
+  select
+    o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,
+    o.routing_key, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+    o.correlation_id, o.expires_at, o.enqueued_at, o.created_at, o.failures
+  from waybill.outbox as o
+  where o.tx >= pg_snapshot_xmax($1::pg_snapshot)
+    and o.tx < pg_snapshot_xmax((select e.s from edge as e))
+    and pg_visible_in_snapshot(o.tx, (select e.s from edge as e))
+  order by o.tx, o.seq
+  limit $2::integer
+),
+page as materialized (
+  select
+    u.*,
+    sum(octet_length(u.payload)) over (order by u.tx, u.seq rows unbounded preceding) as bytes
+  from (
+    select l.* from late as l
+    union all
+    select f.* from fresh as f
+    order by tx, seq
+    limit $2::integer
+  ) as u
+)
+select
+  e.s::text as snapshot, (select count(*)::integer from page) as scanned, null::text as upto,
+  null::text as tx, null::text as seq, null::text as id, null::text as kind,
+  null::integer as dispatch, null::text as queue, null::text as type,
+  null::integer as version, null::text as exchange, null::text as routing_key,
+  null::text as payload, null::boolean as payload_base64, null::jsonb as headers,
+  null::integer as priority, null::text as ordering_key, null::text as correlation_id,
+  null::timestamptz as expires_at, null::timestamptz as enqueued_at,
+  null::timestamptz as created_at, null::integer as failures
+from edge as e
+union all
+select
+  null, null, null,
+  p.tx::text, p.seq::text, p.id::text, p.kind, p.dispatch, p.queue, p.type, p.version,
+  p.exchange, p.routing_key, p.payload, p.payload_base64, p.headers, p.priority,
+  p.ordering_key, p.correlation_id, p.expires_at, p.enqueued_at, p.created_at, p.failures
+from page as p
+where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
   record_migration: `insert into waybill.migration (version, name, hash)
 values (:version, ':name', ':hash')`,
+  redispatch_orphans: `with orphan as materialized (
+  select i.id, i.queue, i.dispatch
+  from waybill.inbox as i
+  where i.state = 'running'
+    and i.started_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+    and not waybill.worker_alive(i.owner)
+    and not exists (select from waybill.timer as t where t.id = i.id and t.queue = i.queue)
+    and not exists (
+      select
+      from waybill.outbox as o
+      where o.id = i.id
+        and o.kind = 'job'
+        and o.queue = i.queue
+        and o.dispatch > i.dispatch
+        and o.created_at > clock_timestamp() - interval '1 hour'
+    )
+  limit $2::integer
+)
+insert into waybill.outbox (
+  id, kind, dispatch, queue, type, version, payload, payload_base64, headers, priority, ordering_key,
+  correlation_id, expires_at, enqueued_at
+)
+select
+  n.id, 'job', n.dispatch + 1, n.queue, e.type, e.version, e.payload, e.payload_base64, e.headers,
+  e.priority, e.ordering_key, e.correlation_id, e.expires_at, e.enqueued_at
+from orphan as n
+cross join lateral (
+  (
+    select
+      o.type, o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+      o.correlation_id, o.expires_at, o.enqueued_at
+    from waybill.outbox as o
+    where o.id = n.id
+      and (o.kind = 'event' or (o.kind = 'job' and o.queue = n.queue))
+    order by o.kind = 'job' desc, o.dispatch desc
+    limit 1
+  )
+  union all
+  (
+    select
+      d.type, d.version, d.payload, d.payload_base64, d.headers, d.priority, d.ordering_key,
+      d.correlation_id, null, d.enqueued_at
+    from waybill.dead_letter as d
+    where d.id = n.id and d.queue = n.queue
+  )
+  limit 1
+) as e
+returning id::text as id, queue`,
   register_worker: `insert into waybill.worker (id, name, host, pid, version, queues, lock_key, lease_until)
 values (
   $1::uuid, $2::text, $3::text, $4::integer, $5::text,
@@ -1191,6 +1982,17 @@ where i.id = r.id
   and i.token = r.token
   and i.state = 'running'
 returning i.id::text as id, i.queue`,
+  release_term: `update waybill.relay as r
+set lease_until = null,
+    holder = null
+where r.shard = 0
+  and r.epoch = $1::bigint`,
+  renew_term: `update waybill.relay as r
+set lease_until = clock_timestamp() + $2::double precision * interval '1 millisecond'
+where r.shard = 0
+  and r.epoch = $1::bigint
+  and r.lease_until is not null
+returning r.epoch::text as epoch`,
   renew_worker: `update waybill.worker as w
 set lease_until = clock_timestamp() + $3::double precision * interval '1 millisecond',
     heartbeat_at = clock_timestamp(),
@@ -1198,6 +2000,89 @@ set lease_until = clock_timestamp() + $3::double precision * interval '1 millise
 where w.id = $1::uuid
   and w.lease_until > clock_timestamp()
 returning w.id::text as id`,
+  rescan_outbox: `with term as materialized (
+  select r.snapshot
+  from waybill.relay as r
+  where r.shard = 0 and r.epoch = $1::bigint
+  for update
+),
+restamped as (
+  update waybill.outbox as o
+  set tx = case
+        when o.kind = 'job' and exists (
+          select
+          from waybill.inbox as i
+          where i.id = o.id and i.queue = o.queue and i.state in ('succeeded', 'failed', 'cancelled')
+        ) then '3'::xid8
+        when o.kind in ('route', 'dead_letter')
+          and $2::boolean
+          and pg_visible_in_snapshot(o.tx, t.snapshot) then '3'::xid8
+        else pg_current_xact_id()
+      end
+  from term as t
+  returning o.tx
+),
+counted as (
+  select count(*) filter (where s.tx <> '3'::xid8) as rows from restamped as s
+),
+logged as (
+  insert into waybill.audit_log (actor, action, detail)
+  select 'relay', 'rescan', $3::text || ': ' || c.rows || ' rows are published again'
+  from counted as c, term as t
+)
+update waybill.relay as r
+set snapshot = '4:4:',
+    window_snapshot = null,
+    position_keyed = false,
+    position_tx = null,
+    position_seq = null,
+    keyed_from = null,
+    keyed_to = null,
+    system_identifier = waybill.system_identifier(),
+    outbox_oid = 'waybill.outbox'::regclass::oid,
+    saved_at = clock_timestamp()
+from counted as c, term as t
+where r.shard = 0
+returning c.rows::text as rows`,
   retire_worker: `delete from waybill.worker as w
 where w.id = $1::uuid`,
+  save_cursor: `with relaxed as materialized (
+  select set_config('synchronous_commit', 'off', true) as value
+)
+update waybill.relay as r
+set snapshot = $2::pg_snapshot,
+    window_snapshot = $3::pg_snapshot,
+    position_keyed = $4::boolean,
+    position_tx = $5::xid8,
+    position_seq = $6::bigint,
+    keyed_from = $7::bigint,
+    keyed_to = $8::bigint,
+    saved_at = clock_timestamp()
+from relaxed as x
+where r.shard = 0
+  and r.epoch = $1::bigint
+  and x.value = 'off'
+returning r.epoch::text as epoch`,
+  take_term: `with durable as materialized (
+  select set_config('synchronous_commit', 'on', true) as value
+  where current_setting('synchronous_commit') = 'off'
+),
+forced as materialized (
+  select count(*) as n from durable
+)
+update waybill.relay as r
+set epoch = r.epoch + 1,
+    holder = $1::uuid,
+    holder_name = $2::text,
+    lease_until = clock_timestamp() + $3::double precision * interval '1 millisecond'
+from forced as f
+where r.shard = 0
+  and (r.lease_until is null or r.lease_until <= clock_timestamp())
+  and f.n >= 0
+returning r.epoch::text as epoch`,
+  watch_term: `select
+  r.holder_name as holder,
+  coalesce(extract(epoch from r.lease_until - clock_timestamp()) * 1000, 0)::double precision as remaining
+from waybill.relay as r
+where r.shard = 0`,
 };

@@ -1,15 +1,16 @@
--- Parks messages as timers: copies of jobs that another worker runs (held), and messages whose type
--- or version this worker does not know (no_handler). A message that is missing in the answer was
--- parked for longer than its window.
+-- Parks messages as timers: copies of jobs that another worker runs (held), messages whose type or
+-- version this worker does not know (no_handler), and foreign messages that are to run later
+-- (delay). A message that is missing in the answer was parked for longer than its window.
 --
 -- $1 JSON array of
 --   id, queue, dispatch
---   reason          held | no_handler
+--   reason          held | no_handler | delay
 --   detail
 --   owner           held: worker that runs the job; the copy comes back after its lease
 --   delay_ms        added to the lease, or to now
 --   window_ms       no_handler: how long it may go round, or null
 --   parked_at       no_handler: when it was first parked, or null for now
+--   fire_at         delay: when it is to run
 --   type, version, payload, payload_base64, headers, priority, ordering_key, correlation_id,
 --   expires_at, enqueued_at        the envelope
 --
@@ -20,7 +21,7 @@ with message as (
     clock_timestamp() as instant
   from jsonb_to_recordset($1::jsonb) as m (
     id uuid, queue text, dispatch integer, reason text, detail text, owner uuid,
-    delay_ms double precision, window_ms double precision, parked_at timestamptz,
+    delay_ms double precision, window_ms double precision, parked_at timestamptz, fire_at timestamptz,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
     expires_at timestamptz, enqueued_at timestamptz
@@ -36,7 +37,11 @@ parked as (
     m.id, m.queue, 'job', m.dispatch,
     greatest(
       m.instant,
-      coalesce((select w.lease_until from waybill.worker as w where w.id = m.owner), m.instant)
+      coalesce(
+        m.fire_at,
+        (select w.lease_until from waybill.worker as w where w.id = m.owner),
+        m.instant
+      )
     ) + m.delay_ms * interval '1 millisecond',
     m.reason, m.detail,
     case when m.reason = 'no_handler' then coalesce(m.parked_at, m.instant) end,

@@ -1,0 +1,61 @@
+import type {
+  EventDefinition,
+  JobDefinition,
+  OutputOf,
+  PayloadOutput,
+  RetryPolicy,
+} from "@waybill/core";
+
+/** What a handler knows about the job or event it runs. */
+export interface Context<Name extends string, Payload> {
+  /** Job id, the same in every attempt: an idempotency key for calls to other systems. */
+  readonly id: string;
+  readonly name: Name;
+  readonly payload: Payload;
+  /** Number of this attempt; 1 is the first. */
+  readonly attempt: number;
+  /**
+   * Aborts when the attempt should stop: with JobTimeoutError after the definition's `timeoutMs`,
+   * with ShutdownError at the end of the grace, with LeaseLostError when others may run the job.
+   */
+  readonly signal: AbortSignal;
+  readonly correlationId: string | undefined;
+  /** Headers that the producer gave; never Waybill's or the broker's. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly enqueuedAt: Date;
+  /** Higher is more urgent. */
+  readonly priority: number;
+}
+
+/** A job inside its transaction; see `handleInTransaction`. */
+export type TransactionalJob<J extends JobDefinition> = Context<J["name"], PayloadOutput<J>>;
+
+/** A job of a plain handler; see `handle`. */
+export interface Job<J extends JobDefinition, Tx> extends TransactionalJob<J> {
+  /**
+   * Runs `work` in a transaction of the application's data layer that commits only while this
+   * attempt owns the job. May be called any number of times.
+   *
+   * @throws LeaseLostError after a rollback, if another attempt owns the job now
+   */
+  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+}
+
+/** An event as a subscription receives it; see `on`. */
+export type ReceivedEvent<E extends EventDefinition> = Context<E["name"], OutputOf<E["payload"]>>;
+
+/** Options of `on`. */
+export interface SubscriptionOptions {
+  /**
+   * Name of the subscription: its queue, its memory of what was processed, and its dead-letter queue.
+   * Every service that wants the event has one of its own; events may share one.
+   */
+  readonly subscription: string;
+  /** Attempts and delays of this subscription alone. */
+  readonly retry?: RetryPolicy | undefined;
+  /**
+   * Time an attempt may take, in milliseconds; 0 for no limit.
+   * @default 0
+   */
+  readonly timeoutMs?: number | undefined;
+}

@@ -1,0 +1,213 @@
+import { hostname } from "node:os";
+import {
+  checkQueueName,
+  checkSchemaName,
+  checkTopologyPrefix,
+  checkTypeName,
+  type DecoderName,
+  decoderNames,
+  type Logger,
+  parseOptions,
+} from "@waybill/core";
+import type { Database } from "@waybill/postgres";
+import type { TopologyMode } from "@waybill/rabbitmq";
+import { pino } from "pino";
+import { z } from "zod";
+
+/** How a worker consumes one queue or subscription. */
+export interface QueueOptions {
+  /**
+   * Jobs of the queue that this process runs at a time; 1 to 1000. A transactional handler holds a
+   * connection of the data layer's pool while it runs.
+   */
+  readonly concurrency: number;
+  /**
+   * Format of messages that are not Waybill's; see the guide on foreign messages.
+   * @default "json"
+   */
+  readonly decoder?: DecoderName | undefined;
+  /** Job that messages without a type are; by default the queue's only job, if there is one. */
+  readonly untypedJob?: string | undefined;
+}
+
+/** Where the broker is, and the names there. */
+export interface WorkerBrokerOptions {
+  /** `amqp://` or `amqps://`; several for the nodes of a cluster. */
+  readonly url: string | readonly string[];
+  /**
+   * Prefix of exchanges and queues.
+   * @default "waybill"
+   */
+  readonly prefix?: string | undefined;
+  /**
+   * `assert` declares this worker's queues, `check` only looks, `off` does neither.
+   * @default "assert"
+   */
+  readonly topology?: TopologyMode | undefined;
+}
+
+/** Options of {@link createWorker}. */
+export interface WorkerOptions<Tx> {
+  /** The application's data layer: transactions of handlers run on it. */
+  readonly database: Database<Tx>;
+  /** PostgreSQL URL of the worker's own connections, at most 5: claims, outcomes, heartbeat. */
+  readonly databaseUrl: string;
+  readonly broker: WorkerBrokerOptions;
+  /** Queues to consume. A subscription may be listed too; if it is not, its concurrency is 10. */
+  readonly queues: Readonly<Record<string, QueueOptions>>;
+  /** @default "waybill" */
+  readonly schema?: string | undefined;
+  /** A pino logger fits. @default pino at level info, to stdout */
+  readonly logger?: Logger | undefined;
+  /** Shown in the database, in logs and in the management UI. @default the host's name */
+  readonly name?: string | undefined;
+  /**
+   * Time for running jobs to finish after the stop signal, in milliseconds; 0 to 1 hour.
+   * @default 30000
+   */
+  readonly graceMs?: number | undefined;
+  /**
+   * Crashes of workers that one job may cause before it is dead-lettered as `crashed`; 0 to 100.
+   * @default 3
+   */
+  readonly crashBudget?: number | undefined;
+  /**
+   * How long a message of a type or version unknown here waits for a worker that knows it, in
+   * milliseconds; up to 30 days.
+   * @default 3600000
+   */
+  readonly noHandlerWindowMs?: number | undefined;
+  /**
+   * How long the worker owns its jobs after its last heartbeat, in milliseconds; 1 second to 10
+   * minutes. The heartbeat comes three times as often.
+   * @default 15000
+   */
+  readonly leaseMs?: number | undefined;
+  /**
+   * How long a handler may go on after its timeout before its slot is given up, in milliseconds.
+   * @default 5000
+   */
+  readonly abandonMs?: number | undefined;
+}
+
+/** Options with every default filled in. */
+export interface ResolvedWorkerOptions {
+  readonly databaseUrl: string;
+  readonly broker: {
+    readonly url: string | readonly string[];
+    readonly prefix: string;
+    readonly topology: TopologyMode;
+  };
+  readonly queues: Readonly<
+    Record<
+      string,
+      {
+        readonly concurrency: number;
+        readonly decoder: DecoderName;
+        readonly untypedJob?: string | undefined;
+      }
+    >
+  >;
+  readonly schema: string;
+  readonly logger: Logger;
+  readonly name: string;
+  readonly graceMs: number;
+  readonly crashBudget: number;
+  readonly noHandlerWindowMs: number;
+  readonly leaseMs: number;
+  readonly abandonMs: number;
+}
+
+/** Concurrency of a subscription that `queues` does not list. */
+export const subscriptionConcurrency = 10;
+
+const hour = 3_600_000;
+
+/** A text that one of core's checks accepts; its message goes into the list of problems. */
+const checked = (check: (text: string) => string): z.ZodType<string, string> =>
+  z.string().superRefine((text, context) => {
+    try {
+      check(text);
+    } catch (error) {
+      context.addIssue({ code: "custom", message: (error as Error).message });
+    }
+  });
+
+const urlOf = (protocols: readonly string[], example: string): z.ZodType<string, string> =>
+  z.string().refine(
+    (text) => {
+      const url = URL.parse(text);
+      return url !== null && protocols.includes(url.protocol);
+    },
+    // The text itself may hold a password.
+    { message: `expected a URL like ${example}` },
+  );
+
+const brokerUrl = urlOf(["amqp:", "amqps:"], "amqp://user:password@host:5672/vhost");
+
+const isDatabase = (value: unknown): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  "transaction" in value &&
+  typeof value.transaction === "function" &&
+  "executor" in value &&
+  typeof value.executor === "function";
+
+const isLogger = (value: unknown): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  ["child", "debug", "info", "warn", "error"].every(
+    (name) => typeof (value as Record<string, unknown>)[name] === "function",
+  );
+
+const workerOptions: z.ZodType<
+  ResolvedWorkerOptions & { readonly database: Database<unknown> },
+  WorkerOptions<unknown>
+> = z.strictObject({
+  database: z.custom<Database<unknown>>(isDatabase, {
+    message: "expected a data layer, such as pgDatabase(pool)",
+  }),
+  databaseUrl: urlOf(["postgres:", "postgresql:"], "postgres://user:password@host:5432/database"),
+  broker: z.strictObject({
+    url: z.union([brokerUrl, z.array(brokerUrl).min(1)]),
+    prefix: checked(checkTopologyPrefix).default("waybill"),
+    topology: z.enum(["assert", "check", "off"]).default("assert"),
+  }),
+  queues: z.record(
+    checked(checkQueueName),
+    z.strictObject({
+      concurrency: z.int().min(1).max(1_000),
+      decoder: z.enum(decoderNames).default("json"),
+      untypedJob: checked(checkTypeName).optional(),
+    }),
+  ),
+  schema: checked(checkSchemaName).default("waybill"),
+  logger: z
+    .custom<Logger>(isLogger, { message: "expected a logger such as pino's" })
+    .default(() => pino({ level: "info" })),
+  name: z.string().min(1).max(100).default(hostname),
+  graceMs: z.int().min(0).max(hour).default(30_000),
+  crashBudget: z.int().min(0).max(100).default(3),
+  noHandlerWindowMs: z
+    .int()
+    .min(0)
+    .max(720 * hour)
+    .default(hour),
+  leaseMs: z.int().min(1_000).max(600_000).default(15_000),
+  abandonMs: z.int().min(0).max(hour).default(5_000),
+});
+
+/**
+ * Fills in the defaults.
+ *
+ * @throws ConfigError that names every problem at once
+ */
+export function resolveWorkerOptions<Tx>(options: WorkerOptions<Tx>): ResolvedWorkerOptions {
+  const { database: _, ...resolved } = parseOptions(
+    "createWorker",
+    workerOptions,
+    // Checked by shape only: the transactions' type is between the data layer and the handlers.
+    options as unknown as WorkerOptions<unknown>,
+  );
+  return Object.freeze(resolved);
+}

@@ -1,0 +1,148 @@
+/**
+ * Which handler runs what. Maps throughout: a type comes from a message, and on a plain object
+ * "constructor" would be found.
+ */
+
+import {
+  ConfigError,
+  type ConfigIssue,
+  DuplicateJobError,
+  type ResolvedRetryPolicy,
+  type StandardSchema,
+} from "@waybill/core";
+import type { Context, Job } from "./job.ts";
+
+/** A context whose name and payload are known to the handler alone. */
+export type AnyContext = Context<string, unknown>;
+
+/** A handler with what its definition says about running it. */
+export interface Registration<Tx> {
+  readonly name: string;
+  /** Undefined: events, which have no versions. */
+  readonly version: number | undefined;
+  readonly payload: StandardSchema;
+  readonly result: StandardSchema | undefined;
+  readonly retry: ResolvedRetryPolicy;
+  readonly timeoutMs: number;
+  readonly run:
+    | {
+        readonly kind: "plain";
+        readonly handler: (
+          job: AnyContext & Pick<Job<never, Tx>, "transaction">,
+        ) => Promise<unknown>;
+      }
+    | {
+        readonly kind: "transactional";
+        readonly handler: (job: AnyContext, tx: Tx) => Promise<unknown>;
+      };
+}
+
+/** A subscription's name and the events it wants. */
+export interface SubscriptionEvents {
+  readonly subscription: string;
+  readonly events: readonly string[];
+}
+
+/** See the head of the file. */
+export class Registry<Tx> {
+  /** By job name, then by version. */
+  readonly #jobs = new Map<string, Map<number, Registration<Tx>>>();
+  /** Queue of each job that has a handler. */
+  readonly #queues = new Map<string, Set<string>>();
+  /** By subscription, then by event name. */
+  readonly #events = new Map<string, Map<string, Registration<Tx>>>();
+
+  addJob(queue: string, version: number, registration: Registration<Tx>): void {
+    const versions = this.#jobs.get(registration.name) ?? new Map<number, Registration<Tx>>();
+    if (versions.has(version)) throw new DuplicateJobError(registration.name);
+    versions.set(version, registration);
+    this.#jobs.set(registration.name, versions);
+    const names = this.#queues.get(queue) ?? new Set<string>();
+    names.add(registration.name);
+    this.#queues.set(queue, names);
+  }
+
+  addEvent(subscription: string, registration: Registration<Tx>): void {
+    const events = this.#events.get(subscription) ?? new Map<string, Registration<Tx>>();
+    if (events.has(registration.name)) throw new DuplicateJobError(registration.name);
+    events.set(registration.name, registration);
+    this.#events.set(subscription, events);
+  }
+
+  /** The handler for a message; a job is found on any queue, an event on its subscription only. */
+  find(queue: string, type: string, version: number): Registration<Tx> | undefined {
+    return this.#events.get(queue)?.get(type) ?? this.#jobs.get(type)?.get(version);
+  }
+
+  /** True where the type is known, in whatever version. */
+  knowsType(type: string): boolean {
+    return this.#jobs.has(type);
+  }
+
+  get subscriptions(): readonly SubscriptionEvents[] {
+    return [...this.#events].map(([subscription, events]) => ({
+      subscription,
+      events: [...events.keys()],
+    }));
+  }
+
+  /** The only job of a queue, which its untyped messages are; undefined where there are several. */
+  singleJobOf(queue: string): string | undefined {
+    const names = this.#queues.get(queue) ?? this.#events.get(queue);
+    return names?.size === 1 ? [...names.keys()][0] : undefined;
+  }
+
+  /**
+   * Compares handlers with the queues and with the data layer's pool.
+   *
+   * @param concurrencyOf jobs of a queue or subscription at a time; undefined: not consumed
+   * @param poolSize connections of the data layer, where it can tell
+   * @throws ConfigError with every problem
+   */
+  check(
+    concurrencyOf: (queue: string) => number | undefined,
+    consumed: readonly string[],
+    poolSize: number | undefined,
+  ): void {
+    const issues: ConfigIssue[] = [];
+    for (const [queue, names] of this.#queues) {
+      if (concurrencyOf(queue) === undefined) {
+        issues.push({
+          path: `queues.${queue}`,
+          message: `missing, but there are handlers for its jobs: ${[...names].join(", ")}`,
+        });
+      }
+      if (this.#events.has(queue)) {
+        issues.push({
+          path: `queues.${queue}`,
+          message: "is the name of a subscription as well; rename one of them",
+        });
+      }
+    }
+    if (consumed.length === 0) {
+      issues.push({ path: "queues", message: "name at least one queue, or subscribe to an event" });
+    }
+    // Each transactional handler holds a connection while it runs: with fewer of them than slots,
+    // handlers would wait for each other and look slow.
+    const wanted = this.#transactionalQueues().reduce(
+      (sum, queue) => sum + (concurrencyOf(queue) ?? 0),
+      0,
+    );
+    if (poolSize !== undefined && wanted > poolSize) {
+      issues.push({
+        path: "queues",
+        message:
+          `concurrency of the queues with transactional handlers is ${wanted} in all, but the data ` +
+          `layer's pool has ${poolSize} connections; raise the pool's maximum or lower the concurrency`,
+      });
+    }
+    if (issues.length > 0) throw new ConfigError("createWorker", issues);
+  }
+
+  #transactionalQueues(): readonly string[] {
+    const isTransactional = (name: string): boolean =>
+      [...(this.#jobs.get(name)?.values() ?? [])].some(({ run }) => run.kind === "transactional");
+    const ofJobs = [...this.#queues].filter(([, names]) => [...names].some(isTransactional));
+    return [...ofJobs.map(([queue]) => queue), ...this.#events.keys()];
+  }
+}
