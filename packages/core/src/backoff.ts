@@ -54,8 +54,8 @@ export function backoffDelayMs(
   random: () => number,
 ): number {
   const grown = policy.initialDelayMs * policy.factor ** Math.max(0, attempt - 1);
-  // A large attempt overflows to Infinity, which the cap takes back.
-  const bound = Math.min(policy.maxDelayMs, grown);
+  // A large attempt overflows to Infinity, which the cap takes back; times 0 that is NaN.
+  const bound = Number.isNaN(grown) ? 0 : Math.min(policy.maxDelayMs, grown);
   switch (policy.jitter) {
     case "none":
       return Math.floor(bound);

@@ -5,12 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { backoffDelayMs, type ResolvedRetryPolicy } from "./backoff.ts";
-import {
-  type FailureClass,
-  NonRetryableError,
-  type RetryAfterError,
-  WaybillError,
-} from "./errors.ts";
+import { type FailureClass, failureClasses, WaybillError } from "./errors.ts";
 import { cleanText } from "./text.ts";
 
 /** Longest stored message, in UTF-16 units. */
@@ -86,18 +81,41 @@ const timeoutCodes = new Set([
   "57014",
 ]);
 
+/** A property of anything; undefined where there is none, or where a getter or proxy throws. */
+function memberOf(value: unknown, key: string): unknown {
+  if (typeof value !== "object" || value === null) return undefined;
+  try {
+    return (value as Record<string, unknown>)[key];
+  } catch {
+    return undefined;
+  }
+}
+
 function textOf(value: unknown, key: string): string | undefined {
-  if (typeof value !== "object" || value === null || !(key in value)) return undefined;
-  const found: unknown = (value as Record<string, unknown>)[key];
+  const found = memberOf(value, key);
   return typeof found === "string" ? found : undefined;
 }
 
+/** {@link WaybillError.is}, also for proxies that throw. */
+function isWaybillError(error: unknown): error is WaybillError {
+  try {
+    return WaybillError.is(error);
+  } catch {
+    return false;
+  }
+}
+
+/** The class that an error states; another version of this package may state one unknown here. */
+function statedClass(error: unknown): FailureClass {
+  const stated = memberOf(error, "failureClass");
+  return failureClasses.find((known) => known === stated) ?? "validation";
+}
+
 function classOf(error: unknown, depth = 0): FailureClass {
-  if (error instanceof NonRetryableError) return error.failureClass;
-  if (WaybillError.is(error)) {
-    switch (error.code) {
+  if (isWaybillError(error)) {
+    switch (memberOf(error, "code")) {
       case "WAYBILL_NON_RETRYABLE":
-        return (error as NonRetryableError).failureClass;
+        return statedClass(error);
       case "WAYBILL_RETRY_AFTER":
         return "rate_limited";
       case "WAYBILL_PAYLOAD_INVALID":
@@ -118,8 +136,7 @@ function classOf(error: unknown, depth = 0): FailureClass {
   if (code !== undefined && timeoutCodes.has(code)) return "timeout";
   if (textOf(error, "name") === "TimeoutError") return "timeout";
   // fetch and drivers of ORMs wrap the error that tells.
-  const cause =
-    typeof error === "object" && error !== null && "cause" in error ? error.cause : undefined;
+  const cause = memberOf(error, "cause");
   return cause === undefined || depth >= 4 ? "unknown" : classOf(cause, depth + 1);
 }
 
@@ -127,9 +144,30 @@ function classOf(error: unknown, depth = 0): FailureClass {
 function messageOf(error: unknown): string {
   const message = textOf(error, "message");
   if (message !== undefined && message !== "") return message;
-  if (error instanceof Error) return error.name;
   if (typeof error === "string" && error !== "") return error;
+  // Node's attempts at several addresses of a host end in an AggregateError without a message.
+  const errors = memberOf(error, "errors");
+  if (Array.isArray(errors)) {
+    const parts = errors.slice(0, 3).map((each) => textOf(each, "message") ?? "");
+    const joined = parts.filter((part) => part !== "").join("; ");
+    if (joined !== "") return joined;
+  }
+  const name = textOf(error, "name");
+  if (name !== undefined && name !== "") return name;
   return `The handler threw a value that is no Error: ${error === null ? "null" : typeof error}`;
+}
+
+/** Stack and cause in one text; each is cut before they are joined, since both may be huge. */
+function stackOf(error: unknown): string | undefined {
+  const stack = textOf(error, "stack");
+  if (stack === undefined) return undefined;
+  const cause = memberOf(error, "cause");
+  const causeText =
+    cause === undefined ? "" : `\nCaused by: ${textOf(cause, "stack") ?? messageOf(cause)}`;
+  const most = failureStackLength;
+  // The frames nearest to the failure come first; half of the room is kept for the cause.
+  const own = causeText === "" ? stack.slice(0, most * 2) : stack.slice(0, most / 2);
+  return cleanText(own + causeText.slice(0, most), most);
 }
 
 /** Groups failures: class, error name and message without the parts that differ from job to job. */
@@ -141,7 +179,7 @@ function fingerprintOf(failureClass: FailureClass, error: unknown, message: stri
     .slice(0, 300);
   return createHash("sha256")
     .update(
-      `${failureClass}\n${textOf(error, "name") ?? ""}\n${textOf(error, "code") ?? ""}\n${shape}`,
+      `${failureClass}\n${(textOf(error, "name") ?? "").slice(0, 200)}\n${(textOf(error, "code") ?? "").slice(0, 200)}\n${shape}`,
     )
     .digest("hex")
     .slice(0, 16);
@@ -149,25 +187,29 @@ function fingerprintOf(failureClass: FailureClass, error: unknown, message: stri
 
 /** Makes of anything a handler throws what is stored about it. Never throws. */
 export function failureOf(error: unknown): Failure {
+  try {
+    return readFailure(error);
+  } catch {
+    return statedFailure("unknown", "The handler threw a value that cannot be read.");
+  }
+}
+
+function readFailure(error: unknown): Failure {
   const failureClass = classOf(error);
   const message = cleanText(messageOf(error), failureMessageLength);
-  const stack = textOf(error, "stack");
-  const cause =
-    typeof error === "object" && error !== null && "cause" in error ? error.cause : undefined;
-  const causeText =
-    cause === undefined ? "" : `\nCaused by: ${textOf(cause, "stack") ?? messageOf(cause)}`;
+  const waybill = isWaybillError(error) ? textOf(error, "code") : undefined;
+  const delayMs = memberOf(error, "delayMs");
   const retryAfter =
-    WaybillError.is(error) && error.code === "WAYBILL_RETRY_AFTER"
-      ? Math.min(retryAfterMaxMs, (error as RetryAfterError).delayMs)
+    waybill === "WAYBILL_RETRY_AFTER" && typeof delayMs === "number" && delayMs >= 0
+      ? Math.min(retryAfterMaxMs, delayMs)
       : undefined;
-  const nonRetryable = WaybillError.is(error) && error.code === "WAYBILL_NON_RETRYABLE";
   return {
     failureClass,
     message,
-    stack: stack === undefined ? undefined : cleanText(stack + causeText, failureStackLength),
+    stack: stackOf(error),
     fingerprint: fingerprintOf(failureClass, error, message),
     retryAfterMs: retryAfter,
-    retryable: !nonRetryable && failurePolicies[failureClass].retryable,
+    retryable: waybill !== "WAYBILL_NON_RETRYABLE" && failurePolicies[failureClass].retryable,
   };
 }
 

@@ -49,6 +49,11 @@ export function checkTypeName(name: string): string {
 
 /** Checks a PostgreSQL schema's name: lower case letters, digits, `_`; at most 40. */
 export function checkSchemaName(name: string): string {
+  if (typeof name === "string" && name.startsWith("pg_")) {
+    throw new NameError(
+      `Cannot use ${JSON.stringify(name.slice(0, 80))} as a schema name: PostgreSQL keeps names that start with "pg_" for itself.`,
+    );
+  }
   return check(
     "a schema name",
     name,
@@ -60,6 +65,11 @@ export function checkSchemaName(name: string): string {
 
 /** Checks the prefix of exchange and queue names at the broker; at most 40. */
 export function checkTopologyPrefix(name: string): string {
+  if (typeof name === "string" && /^amq(?:\.|$)/.test(name)) {
+    throw new NameError(
+      `Cannot use ${JSON.stringify(name.slice(0, 80))} as a topology prefix: RabbitMQ keeps names that start with "amq." for itself.`,
+    );
+  }
   return check("a topology prefix", name, queuePattern, 40, "the rules of a queue name");
 }
 

@@ -12,6 +12,8 @@ export const payloadBytesDefault = 262_144;
 export const payloadBytesMax = 8_388_608;
 /** Deepest nesting of arrays and objects. */
 export const payloadDepthMax = 64;
+/** Most keys of one object. */
+export const payloadKeysMax = 10_000;
 /** Most problems that one payload reports. */
 const issuesMax = 20;
 
@@ -22,6 +24,8 @@ export type PayloadResult<T> =
 
 interface Walk {
   readonly issues: ValueIssue[];
+  /** Values that may still be visited: one that is shared many times over never ends otherwise. */
+  budget: number;
   readonly ancestors: Set<object>;
 }
 
@@ -45,14 +49,20 @@ function describeObject(value: object): string | undefined {
     return "is binary, which is not JSON; pass it as base64";
   if (value instanceof Promise) return "is a Promise; await it";
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype !== Object.prototype && prototype !== null && !Array.isArray(value)) {
+  // Plain objects of another realm (vm contexts, as test runners use them) are plain too: what
+  // their prototype inherits from is null.
+  const plain = prototype === null || Object.getPrototypeOf(prototype) === null;
+  if (!plain && !Array.isArray(value)) {
     return "is an instance of a class, which is not JSON; pass a plain object";
   }
   return undefined;
 }
 
+const isFull = (walk: Walk): boolean => walk.budget < 0 || walk.issues.length >= issuesMax;
+
 function walkValue(walk: Walk, value: unknown, path: string, depth: number): void {
-  if (walk.issues.length >= issuesMax) return;
+  walk.budget -= 1;
+  if (isFull(walk)) return;
   switch (typeof value) {
     case "string": {
       const issue = textIssue(value);
@@ -77,6 +87,16 @@ function walkValue(walk: Walk, value: unknown, path: string, depth: number): voi
   }
 }
 
+/** The other way to Object.prototype, for code that merges objects carelessly. */
+function isPrototypeTrap(key: string, value: unknown): boolean {
+  return (
+    key === "constructor" &&
+    typeof value === "object" &&
+    value !== null &&
+    Object.hasOwn(value, "prototype")
+  );
+}
+
 function walkObject(walk: Walk, value: object, path: string, depth: number): void {
   if (depth >= payloadDepthMax)
     return report(walk, path, `is nested deeper than ${payloadDepthMax} levels`);
@@ -90,13 +110,19 @@ function walkObject(walk: Walk, value: object, path: string, depth: number): voi
   walk.ancestors.add(value);
   if (Array.isArray(value)) {
     // An index loop sees the holes of a sparse array, which forEach would not.
-    for (let n = 0; n < value.length; n += 1)
+    for (let n = 0; n < value.length && !isFull(walk); n += 1)
       walkValue(walk, value[n], join(path, String(n)), depth + 1);
   } else {
-    for (const [key, item] of Object.entries(value)) {
+    const entries = Object.entries(value);
+    if (entries.length > payloadKeysMax)
+      report(walk, path, `has ${entries.length} keys, the limit is ${payloadKeysMax}`);
+    for (const [key, item] of entries) {
+      if (isFull(walk)) break;
       const issue = textIssue(key);
       if (issue !== undefined) report(walk, path, `has a key that ${issue}`);
       else if (key === "__proto__") report(walk, path, 'has the key "__proto__", which is refused');
+      else if (isPrototypeTrap(key, item))
+        report(walk, path, 'has the key "constructor" with a "prototype" in it, which is refused');
       // A key that is undefined is left out by JSON.stringify, as optional fields are meant to be.
       else if (item !== undefined) walkValue(walk, item, join(path, key), depth + 1);
     }
@@ -106,6 +132,11 @@ function walkObject(walk: Walk, value: object, path: string, depth: number): voi
 
 const join = (path: string, key: string): string =>
   path === "" ? key.slice(0, 80) : `${path.slice(0, 200)}.${key.slice(0, 80)}`;
+
+const refused = (message: string): PayloadResult<never> => ({ issues: [{ path: "", message }] });
+
+const tooLarge = (bytes: string, maxBytes: number): string =>
+  `is ${bytes} bytes of JSON, the limit is ${maxBytes}; store the data and pass a reference`;
 
 /**
  * Turns a payload into JSON text.
@@ -117,21 +148,19 @@ export function encodePayload(
   value: unknown,
   maxBytes: number,
 ): PayloadResult<{ readonly text: string }> {
-  const walk: Walk = { issues: [], ancestors: new Set() };
-  walkValue(walk, value, "", 0);
-  if (walk.issues.length > 0) return { issues: walk.issues };
-  const text = JSON.stringify(value);
+  const walk: Walk = { issues: [], budget: maxBytes, ancestors: new Set() };
+  let text: string;
+  try {
+    walkValue(walk, value, "", 0);
+    if (walk.issues.length > 0) return { issues: walk.issues };
+    // Each value takes a byte at least.
+    if (walk.budget < 0) return refused(tooLarge(`more than ${maxBytes}`, maxBytes));
+    text = JSON.stringify(value);
+  } catch {
+    return refused("cannot be read: a getter or proxy in it threw");
+  }
   const bytes = Buffer.byteLength(text, "utf8");
-  return bytes <= maxBytes
-    ? { text }
-    : {
-        issues: [
-          {
-            path: "",
-            message: `is ${bytes} bytes of JSON, the limit is ${maxBytes}; store the data and pass a reference`,
-          },
-        ],
-      };
+  return bytes <= maxBytes ? { text } : refused(tooLarge(String(bytes), maxBytes));
 }
 
 /** Deepest nesting of a JSON text, read from its characters: parsing proves nothing about depth. */
@@ -151,25 +180,23 @@ export function jsonDepth(text: string): number {
   return deepest;
 }
 
-function dropProto(value: unknown): unknown {
-  if (Array.isArray(value)) {
-    for (let n = 0; n < value.length; n += 1) value[n] = dropProto(value[n]);
-    return value;
-  }
-  if (typeof value !== "object" || value === null) return value;
+/** Takes the ways to a prototype out; false where an object has too many keys. */
+function dropProto(value: unknown): boolean {
+  if (typeof value !== "object" || value === null) return true;
+  if (Array.isArray(value)) return value.every(dropProto);
   const record = value as Record<string, unknown>;
   // JSON.parse makes "__proto__" an own key; Object.assign on it would then set the prototype.
   if (Object.hasOwn(record, "__proto__")) delete record["__proto__"];
-  for (const key of Object.keys(record)) record[key] = dropProto(record[key]);
-  return record;
+  if (Object.hasOwn(record, "constructor") && isPrototypeTrap("constructor", record["constructor"]))
+    delete record["constructor"];
+  const items = Object.values(record);
+  return items.length <= payloadKeysMax && items.every(dropProto);
 }
-
-const refused = (message: string): PayloadResult<never> => ({ issues: [{ path: "", message }] });
 
 /**
  * Parses a payload that came from the broker.
  *
- * @returns the value, without any `__proto__` key, or why it cannot be read
+ * @returns the value, without `__proto__` and `constructor.prototype`, or why it cannot be read
  */
 export function decodePayload(
   text: string,
@@ -181,7 +208,15 @@ export function decodePayload(
     return refused(`is nested deeper than ${payloadDepthMax} levels`);
   try {
     const value: unknown = JSON.parse(text);
-    return { value: text.includes("__proto__") || text.includes("\\u") ? dropProto(value) : value };
+    // The shortest text with too many keys is longer than most payloads.
+    const suspect =
+      text.length > payloadKeysMax * 5 ||
+      text.includes("__proto__") ||
+      text.includes("prototype") ||
+      text.includes("\\u");
+    return suspect && !dropProto(value)
+      ? refused(`has an object with more than ${payloadKeysMax} keys`)
+      : { value };
   } catch {
     // The parser's own message quotes the text, which may hold secrets.
     return refused(text.trim() === "" ? "is empty" : "is not JSON");
