@@ -1,7 +1,11 @@
+import { once } from "node:events";
+import { connect, createServer, type AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import { Client } from "pg";
 import { expect, test } from "vitest";
 
 import {
+  createPool,
   createTestDatabase,
   createTestVhost,
   eventually,
@@ -113,4 +117,35 @@ test("a black hole keeps the connection open and the answer away", async () => {
   proxy.cut();
 
   expect(await answer).toBe("cut");
+});
+
+test("a proxy that refuses lets nobody in until it passes again", async () => {
+  await using database = await createTestDatabase();
+  await using proxy = await startProxy(database.url);
+  const pool = createPool(proxy.url(database.url), 1);
+  proxy.refuse();
+
+  await expect(pool.query("select 1 as one")).rejects.toThrow(/terminated|ECONNRESET|ended/);
+  proxy.pass();
+
+  expect((await pool.query("select 1 as one")).rows).toEqual([{ one: 1 }]);
+  await pool.end();
+});
+
+test("a slow proxy keeps the order of what it holds", async () => {
+  const echo = createServer({ allowHalfOpen: true }, (socket) => socket.pipe(socket)).listen(
+    0,
+    "127.0.0.1",
+  );
+  await once(echo, "listening");
+  const { port } = echo.address() as AddressInfo;
+  await using proxy = await startProxy(`tcp://127.0.0.1:${port}`);
+  proxy.slow(5);
+  const socket = connect({ host: proxy.host, port: proxy.port, allowHalfOpen: true });
+
+  for (const chunk of ["one ", "two ", "three"]) socket.write(chunk);
+  socket.end();
+
+  expect(await text(socket)).toBe("one two three");
+  echo.close();
 });

@@ -25,7 +25,7 @@ export interface FaultProxy extends AsyncDisposable {
   /** Swallows the bytes of one direction or both while the connections stay open. */
   blackHole(direction?: ProxyDirection | "both"): void;
   /** Holds each chunk of one direction or both for a time; their order stays. */
-  delay(delayMs: number, direction?: ProxyDirection | "both"): void;
+  slow(delayMs: number, direction?: ProxyDirection | "both"): void;
   /**
    * Once the client has sent `pattern`: forwards it, drops everything that the server answers, and resets the
    * connection when the server has answered. The server has done the work; the client never learns. Applies once per call.
@@ -115,13 +115,13 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
     forward(link, "in", chunk);
   };
 
-  const listener = createServer((client) => {
+  const listener = createServer({ allowHalfOpen: true }, (client) => {
     accepted += 1;
     if (isRefusing) {
       client.resetAndDestroy();
       return;
     }
-    const server = connect(address);
+    const server = connect({ ...address, allowHalfOpen: true });
     const link: Link = {
       client,
       server,
@@ -130,15 +130,22 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
       queues: { out: Promise.resolve(), in: Promise.resolve() },
     };
     links.add(link);
-    for (const socket of [client, server]) {
-      socket.setNoDelay(true);
-      socket.on("error", () => reset(link));
+    for (const [from, to, direction] of [
+      [client, server, "out"],
+      [server, client, "in"],
+    ] as const) {
+      from.setNoDelay(true);
+      // What a black hole swallows includes the news that one side is gone.
+      from.on("error", () => {
+        if (!swallows[direction]) reset(link);
+      });
+      // An end travels behind the data that came before it.
+      from.on("end", () => {
+        void link.queues[direction].then(() => swallows[direction] || to.end());
+      });
     }
     client.on("data", (chunk) => onClientData(link, chunk));
     server.on("data", (chunk) => onServerData(link, chunk));
-    // An end travels behind the data that came before it.
-    client.on("end", () => void link.queues.out.then(() => server.end()));
-    server.on("end", () => void link.queues.in.then(() => client.end()));
     for (const socket of [client, server]) {
       socket.on("close", () => {
         if (client.destroyed && server.destroyed) links.delete(link);
@@ -191,7 +198,7 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
     blackHole(direction = "both") {
       for (const one of both(direction)) swallows[one] = true;
     },
-    delay(delayMs, direction = "both") {
+    slow(delayMs, direction = "both") {
       for (const one of both(direction)) delays[one] = delayMs;
     },
     cutReply(pattern) {
