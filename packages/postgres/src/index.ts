@@ -1,5 +1,69 @@
+export {
+  drizzleDatabase,
+  type DrizzleLike,
+  type DrizzleSql,
+  type DrizzleTransactionLike,
+} from "./adapters/drizzle-database.ts";
+export { knexDatabase, type KnexLike, type KnexTransactionLike } from "./adapters/knex-database.ts";
+export {
+  kyselyDatabase,
+  type KyselyLike,
+  type KyselyTransactionLike,
+} from "./adapters/kysely-database.ts";
+export {
+  mikroOrmDatabase,
+  type MikroOrmLike,
+  type MikroOrmManagerLike,
+} from "./adapters/mikro-orm-database.ts";
+export {
+  pgDatabase,
+  pgExecutor,
+  type PgPoolClientLike,
+  type PgPoolLike,
+  type PgTransactionLike,
+} from "./adapters/pg-database.ts";
+export {
+  postgresJsDatabase,
+  type PostgresJsLike,
+  type PostgresJsTransactionLike,
+} from "./adapters/postgres-js-database.ts";
+export {
+  prismaDatabase,
+  type PrismaClientLike,
+  type PrismaDatabaseOptions,
+  type PrismaTransactionLike,
+} from "./adapters/prisma-database.ts";
+export {
+  sequelizeDatabase,
+  type SequelizeLike,
+  type SequelizeTransactionLike,
+} from "./adapters/sequelize-database.ts";
+export {
+  typeormDatabase,
+  type TypeOrmDataSourceLike,
+  type TypeOrmManagerLike,
+} from "./adapters/typeorm-database.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
+export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
+export type {
+  DeadLetterRecord,
+  JobAudit,
+  JobFailure,
+  JobRecord,
+  JobSummary,
+} from "./job-record.ts";
+export { createJobs, type Jobs } from "./jobs.ts";
+export type {
+  ActOptions,
+  DeadLetterFilter,
+  DeadLetterPage,
+  JobCounts,
+  JobFilter,
+  JobPage,
+  JobSelector,
+  JobsOptions,
+} from "./jobs-options.ts";
 export {
   migrate,
   type MigrateOptions,
@@ -17,12 +81,13 @@ export {
   wakeChannel,
 } from "./statements.ts";
 export {
-  pgDatabase,
-  pgExecutor,
-  type PgPoolClientLike,
-  type PgPoolLike,
-  type PgTransactionLike,
-} from "./pg-database.ts";
+  type AutocommitOptions,
+  createOutbox,
+  type EnqueueItem,
+  type EnqueueReceipt,
+  type Outbox,
+  type OutboxOptions,
+} from "./outbox.ts";
 export {
   type ClaimedRow,
   type ClaimRequest,
@@ -39,3 +104,18 @@ export {
   type ParkRequest,
   type WorkerRegistration,
 } from "./inbox-store.ts";
+export {
+  createRelayStore,
+  type CursorRecord,
+  type OutboxPage,
+  type OutboxRow,
+  type PageLimits,
+  type ParkedDispatch,
+  type Partition,
+  type PartitionedTable,
+  type PartitionList,
+  type Prunable,
+  type RelayStore,
+  type RelayStoreOptions,
+  type StoredCursor,
+} from "./relay-store.ts";

@@ -133,7 +133,7 @@ create table waybill.dead_letter (
 );
 
 -- Read by list_dead_letters.sql.
-create index dead_letter_died_at_idx on waybill.dead_letter (died_at desc, id);
+create index dead_letter_died_at_idx on waybill.dead_letter (died_at, id, queue);
 create index dead_letter_group_idx on waybill.dead_letter (queue, fingerprint);
 
 comment on table waybill.dead_letter is 'Jobs that ended as failed, each with its whole envelope, so that it can be redriven from here; the message itself lies in the queue''s dead-letter queue.';

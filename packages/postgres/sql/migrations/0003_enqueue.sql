@@ -45,8 +45,10 @@ $$;
 comment on function waybill.id_at(timestamptz) is 'The smallest UUIDv7 of an instant.';
 
 -- True once the job has ended, or is so old that nothing of it is left.
+-- Volatile, so that it looks with a snapshot of its own: it is asked about a job that another
+-- transaction enqueued while this statement waited for that transaction's key.
 create function waybill.job_ended(job_id uuid) returns boolean
-language sql stable
+language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
   select
@@ -68,6 +70,7 @@ as $$
 #variable_conflict use_column
 declare
   instant constant timestamptz := clock_timestamp();
+  refused record;
   keyed record;
   taken_by uuid;
   -- Ids by place in the array; ids of deduplicated jobs are replaced by the first job's.
@@ -77,6 +80,41 @@ begin
   if jsonb_typeof(jobs) is distinct from 'array' then
     raise exception 'waybill.enqueue needs a JSON array of jobs, got %', coalesce(jsonb_typeof(jobs), 'null')
       using errcode = 'invalid_parameter_value', hint = 'Wrap a single job in [ ].';
+  end if;
+
+  -- The first job that is wrong, with what is wrong. Delayed jobs meet no constraint before they
+  -- fire, when nobody is there to be told.
+  select c.n - 1 as index, c.fault into refused
+  from (
+    select
+      e.n,
+      case
+        when jsonb_typeof(e.job) <> 'object' then 'is not an object'
+        when not coalesce(length(e.job ->> 'type') between 1 and 255, false) then 'needs a type of 1 to 255 characters'
+        when coalesce(e.job ->> 'kind', 'job') not in ('job', 'event', 'route') then 'has a kind that is not job, event or route'
+        when coalesce(e.job ->> 'kind', 'job') = 'job' and e.job ->> 'queue' is null then 'needs a queue'
+        when coalesce(e.job ->> 'kind', 'job') <> 'job' and e.job ->> 'queue' is not null then 'has a queue, which only kind job has'
+        when e.job ->> 'queue' !~ '^[a-z0-9][a-z0-9._-]{0,62}$' then 'has a queue name with other than a-z, 0-9, dot, _ and -'
+        when (e.job ->> 'kind' is not distinct from 'route') <> (e.job ->> 'exchange' is not null and e.job ->> 'routing_key' is not null)
+          then 'needs exchange and routing_key together with kind route, and only with it'
+        when e.job ? 'body' and e.job ? 'payload' then 'has both payload and body'
+        when e.job ? 'body' and jsonb_typeof(e.job -> 'body') <> 'string' then 'has a body that is not a text'
+        when jsonb_typeof(e.job -> 'headers') not in ('object', 'null') then 'has headers that are not an object'
+        when jsonb_typeof(e.job -> 'headers') = 'object'
+          and exists (select from jsonb_each(e.job -> 'headers') as h where jsonb_typeof(h.value) <> 'string')
+          then 'has a header that is not a text'
+        when not coalesce(e.job ->> 'idempotency_mode', 'for_a_time') in ('for_a_time', 'until_end')
+          then 'has an idempotency_mode that is not for_a_time or until_end'
+        when not octet_length(e.job ->> 'idempotency_key') between 1 and 255 then 'has an idempotency_key of other than 1 to 255 bytes'
+      end as fault
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+  ) as c
+  where c.fault is not null
+  order by c.n
+  limit 1;
+  if found then
+    raise exception 'waybill.enqueue: job % %', refused.index, refused.fault
+      using errcode = 'invalid_parameter_value';
   end if;
 
   select
@@ -97,10 +135,6 @@ begin
     where e.job ->> 'idempotency_key' is not null
     order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
   loop
-    if octet_length(keyed.key) not between 1 and 255 then
-      raise exception 'waybill.enqueue: an idempotency_key has 1 to 255 bytes, this one % bytes', octet_length(keyed.key)
-        using errcode = 'invalid_parameter_value';
-    end if;
     insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
     values (
       keyed.type,

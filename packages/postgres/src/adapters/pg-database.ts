@@ -7,7 +7,7 @@
  */
 
 import { TransactionMisusedError } from "@waybill/core";
-import type { Database, Row, SqlExecutor } from "./executor.ts";
+import type { Database, Row, SqlExecutor } from "../executor.ts";
 
 /** A `pg` client by its shape: what a transaction of {@link pgDatabase} is. A Pool does not fit. */
 export interface PgTransactionLike {
