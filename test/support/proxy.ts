@@ -10,7 +10,7 @@ export interface FaultProxy extends AsyncDisposable {
   readonly port: number;
   /** The same URL with the proxy's address. */
   url(serverUrl: string): string;
-  /** Open connections. */
+  /** Connections that the client side has open. */
   readonly connectionCount: number;
   /** Connections accepted so far. */
   readonly acceptedCount: number;
@@ -47,6 +47,11 @@ interface Link {
   tail: Buffer;
   isReplyLost: boolean;
   readonly queues: Record<ProxyDirection, Promise<void>>;
+}
+
+/** Whether the client has neither closed its connection nor ended its half of it. */
+function isOpen({ client }: Link): boolean {
+  return !client.destroyed && !client.readableEnded;
 }
 
 /** Starts a proxy on a free port of the loopback address in front of the server that a URL names. */
@@ -174,7 +179,7 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
       return url.href;
     },
     get connectionCount() {
-      return links.size;
+      return [...links].filter(isOpen).length;
     },
     get acceptedCount() {
       return accepted;
