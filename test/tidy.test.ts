@@ -123,7 +123,7 @@ test("sources have no any, no non-null assertion, no default export and no expor
   const wrong = packageSources.flatMap((path) => {
     const text = read(path)
       .split("\n")
-      .filter((line, n, all) => !(all[n - 1] ?? "").includes("oxlint-disable-next-line"))
+      .filter((_line, n, all) => !(all[n - 1] ?? "").includes("oxlint-disable-next-line"))
       .join("\n");
     return rules.filter(([, pattern]) => pattern.test(text)).map(([name]) => `${path}: ${name}`);
   });
