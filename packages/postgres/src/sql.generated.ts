@@ -175,7 +175,7 @@ comment on column waybill.relay.outbox_oid is 'Object id of the outbox that the 
   {
     version: 2,
     name: "inbox",
-    hash: "490771887ed5e1e6e3cfd6d5f7d71cec99435f37b580e239b87b17bcd8235f36",
+    hash: "1f4b0dcd5612af705dddc7c26c5df9b520ca5c72d3d40020afb2f03e0c23f8c0",
     text: `-- The inbox: what happened to each job, one narrow row per (job, consumer group), where the
 -- consumer group is the queue. Written at claim, updated in place (HOT): primary key only, since any
 -- index on a changing column would end that.
@@ -311,7 +311,7 @@ create table waybill.dead_letter (
 );
 
 -- Read by list_dead_letters.sql.
-create index dead_letter_died_at_idx on waybill.dead_letter (died_at desc, id);
+create index dead_letter_died_at_idx on waybill.dead_letter (died_at, id, queue);
 create index dead_letter_group_idx on waybill.dead_letter (queue, fingerprint);
 
 comment on table waybill.dead_letter is 'Jobs that ended as failed, each with its whole envelope, so that it can be redriven from here; the message itself lies in the queue''s dead-letter queue.';
@@ -352,7 +352,7 @@ comment on table waybill.audit_log is 'Who did what to which job: cancel, retry 
   {
     version: 3,
     name: "enqueue",
-    hash: "919ef7a865e596f5ad8a16c7c1b90f8a17af3fad3eb9665ba2a86399c9d2437f",
+    hash: "e9835edcadc360210fe16e4b25a74a4a419d592bed3a06a889b4717ed3e3e8a3",
     text: `-- waybill.enqueue(jobs): the one way in, callable from any language.
 --
 -- jobs: a JSON array of objects with
@@ -400,8 +400,10 @@ $$;
 comment on function waybill.id_at(timestamptz) is 'The smallest UUIDv7 of an instant.';
 
 -- True once the job has ended, or is so old that nothing of it is left.
+-- Volatile, so that it looks with a snapshot of its own: it is asked about a job that another
+-- transaction enqueued while this statement waited for that transaction's key.
 create function waybill.job_ended(job_id uuid) returns boolean
-language sql stable
+language sql volatile
 set search_path = pg_catalog, pg_temp
 as $$
   select
@@ -423,6 +425,7 @@ as $$
 #variable_conflict use_column
 declare
   instant constant timestamptz := clock_timestamp();
+  refused record;
   keyed record;
   taken_by uuid;
   -- Ids by place in the array; ids of deduplicated jobs are replaced by the first job's.
@@ -432,6 +435,41 @@ begin
   if jsonb_typeof(jobs) is distinct from 'array' then
     raise exception 'waybill.enqueue needs a JSON array of jobs, got %', coalesce(jsonb_typeof(jobs), 'null')
       using errcode = 'invalid_parameter_value', hint = 'Wrap a single job in [ ].';
+  end if;
+
+  -- The first job that is wrong, with what is wrong. Delayed jobs meet no constraint before they
+  -- fire, when nobody is there to be told.
+  select c.n - 1 as index, c.fault into refused
+  from (
+    select
+      e.n,
+      case
+        when jsonb_typeof(e.job) <> 'object' then 'is not an object'
+        when not coalesce(length(e.job ->> 'type') between 1 and 255, false) then 'needs a type of 1 to 255 characters'
+        when coalesce(e.job ->> 'kind', 'job') not in ('job', 'event', 'route') then 'has a kind that is not job, event or route'
+        when coalesce(e.job ->> 'kind', 'job') = 'job' and e.job ->> 'queue' is null then 'needs a queue'
+        when coalesce(e.job ->> 'kind', 'job') <> 'job' and e.job ->> 'queue' is not null then 'has a queue, which only kind job has'
+        when e.job ->> 'queue' !~ '^[a-z0-9][a-z0-9._-]{0,62}$' then 'has a queue name with other than a-z, 0-9, dot, _ and -'
+        when (e.job ->> 'kind' is not distinct from 'route') <> (e.job ->> 'exchange' is not null and e.job ->> 'routing_key' is not null)
+          then 'needs exchange and routing_key together with kind route, and only with it'
+        when e.job ? 'body' and e.job ? 'payload' then 'has both payload and body'
+        when e.job ? 'body' and jsonb_typeof(e.job -> 'body') <> 'string' then 'has a body that is not a text'
+        when jsonb_typeof(e.job -> 'headers') not in ('object', 'null') then 'has headers that are not an object'
+        when jsonb_typeof(e.job -> 'headers') = 'object'
+          and exists (select from jsonb_each(e.job -> 'headers') as h where jsonb_typeof(h.value) <> 'string')
+          then 'has a header that is not a text'
+        when not coalesce(e.job ->> 'idempotency_mode', 'for_a_time') in ('for_a_time', 'until_end')
+          then 'has an idempotency_mode that is not for_a_time or until_end'
+        when not octet_length(e.job ->> 'idempotency_key') between 1 and 255 then 'has an idempotency_key of other than 1 to 255 bytes'
+      end as fault
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+  ) as c
+  where c.fault is not null
+  order by c.n
+  limit 1;
+  if found then
+    raise exception 'waybill.enqueue: job % %', refused.index, refused.fault
+      using errcode = 'invalid_parameter_value';
   end if;
 
   select
@@ -452,10 +490,6 @@ begin
     where e.job ->> 'idempotency_key' is not null
     order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
   loop
-    if octet_length(keyed.key) not between 1 and 255 then
-      raise exception 'waybill.enqueue: an idempotency_key has 1 to 255 bytes, this one % bytes', octet_length(keyed.key)
-        using errcode = 'invalid_parameter_value';
-    end if;
     insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
     values (
       keyed.type,
@@ -861,6 +895,7 @@ comment on function waybill.system_identifier() is 'Identity of the database clu
 
 /** Names of the files in sql/queries. */
 export type QueryName =
+  | "cancel_job"
   | "carry_stragglers"
   | "check_dead_letters"
   | "check_outbox"
@@ -874,20 +909,26 @@ export type QueryName =
   | "claim_deliveries"
   | "complete_job"
   | "complete_jobs"
+  | "count_jobs"
   | "create_inbox_partition"
   | "create_outbox_partition"
   | "drop_inbox_partition"
   | "drop_outbox_partition"
+  | "enqueue_jobs"
   | "ensure_relay"
   | "ensure_schema"
   | "fail_attempts"
   | "fire_timers"
   | "get_backend"
+  | "get_jobs"
   | "get_schema_version"
   | "get_server_facts"
   | "guard_lease"
   | "hold_timer"
+  | "list_dead_letters"
+  | "list_enqueued"
   | "list_inbox_partitions"
+  | "list_jobs"
   | "list_known_queues"
   | "list_migrations"
   | "list_outbox_partitions"
@@ -916,17 +957,54 @@ export type QueryName =
   | "record_migration"
   | "redispatch_orphans"
   | "register_worker"
+  | "release_job"
   | "release_jobs"
   | "release_term"
   | "renew_term"
   | "renew_worker"
   | "rescan_outbox"
   | "retire_worker"
+  | "retry_job"
   | "save_cursor"
+  | "start_inline"
   | "take_term"
   | "watch_term";
 
 export const queries: Readonly<Record<QueryName, string>> = {
+  cancel_job: `with input as materialized (
+  select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
+),
+target as (
+  select j.id, j.queue, j.type, j.dispatch, j.enqueued_at
+  from waybill.job as j
+  where j.id = (select n.id from input as n)
+    and j.queue = (select n.queue from input as n)
+  limit 1
+),
+cancelled as (
+  insert into waybill.inbox as i (id, queue, type, state, dispatch, enqueued_at, finished_at, cancel_requested_at)
+  select t.id, t.queue, t.type, 'cancelled', t.dispatch, t.enqueued_at, clock_timestamp(), clock_timestamp()
+  from target as t
+  on conflict (id, queue) do update
+  set state = case when i.state = 'running' then i.state else 'cancelled' end,
+      finished_at = case when i.state = 'running' then i.finished_at else clock_timestamp() end,
+      cancel_requested_at = coalesce(i.cancel_requested_at, clock_timestamp())
+  where i.state in ('queued', 'running', 'retry_waiting')
+  returning i.id, i.queue, i.state
+),
+timers as (
+  delete from waybill.timer as t
+  using cancelled as c
+  where c.state = 'cancelled' and t.id = c.id and t.queue = c.queue and t.kind = 'job'
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select n.actor, 'cancel', c.id, c.queue, nullif(n.reason, '')
+  from cancelled as c
+  cross join input as n
+)
+select c.state
+from cancelled as c`,
   carry_stragglers: `with straggler as materialized (
   select o.tx, o.seq
   from waybill.outbox as o
@@ -1238,10 +1316,29 @@ stored as (
 )
 select c.id::text as id, c.queue
 from completed as c`,
+  count_jobs: `select c.queue, c.state, sum(c.jobs)::text as jobs
+from (
+  select i.queue, i.state, count(*) as jobs
+  from waybill.inbox as i
+  group by i.queue, i.state
+  union all
+  select w.queue, 'queued', count(*)
+  from (
+    select o.id, o.queue from waybill.outbox as o where o.kind = 'job' and o.dispatch = 1
+    union
+    select t.id, t.queue from waybill.timer as t where t.kind = 'job' and t.dispatch = 1 and t.reason = 'delay'
+  ) as w
+  where not exists (select from waybill.inbox as i where i.id = w.id and i.queue = w.queue)
+  group by w.queue
+) as c
+group by c.queue, c.state
+order by c.queue, c.state`,
   create_inbox_partition: `select waybill.create_inbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
   create_outbox_partition: `select waybill.create_outbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
   drop_inbox_partition: `select waybill.drop_inbox_partition($1::text, $2::timestamptz, $3::integer) as done`,
   drop_outbox_partition: `select waybill.drop_outbox_partition($1::text, $2::pg_snapshot) as done`,
+  enqueue_jobs: `select id, deduplicated
+from waybill.enqueue(($1::text)::jsonb, ($2::text)::boolean)`,
   ensure_relay: `insert into waybill.relay (shard)
 values (0)
 on conflict (shard) do nothing
@@ -1271,7 +1368,7 @@ end
 $$`,
   fail_attempts: `with failed as (
   select f.*
-  from jsonb_to_recordset($1::jsonb) as f (
+  from jsonb_to_recordset(($1::text)::jsonb) as f (
     id uuid, queue text, token bigint, terminal boolean, unspent boolean, delay_ms double precision,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
@@ -1377,7 +1474,7 @@ from ended as e`,
   fire_timers: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
-  where t.fire_at <= clock_timestamp()
+  where t.fire_at <= statement_timestamp()
   order by t.fire_at
   limit $1::integer
   for update skip locked
@@ -1400,6 +1497,24 @@ from fired as f
 order by f.fire_at, f.created_at
 returning id::text as id`,
   get_backend: `select pg_backend_pid() as pid`,
+  get_jobs: `select (
+    to_jsonb(j) || jsonb_build_object(
+      'failures', (
+        select coalesce(jsonb_agg(to_jsonb(f) order by f.failure_id), '[]'::jsonb)
+        from waybill.failure as f
+        where f.id = j.id and f.queue = j.queue
+      ),
+      'audit', (
+        select coalesce(jsonb_agg(to_jsonb(a) order by a.audit_id), '[]'::jsonb)
+        from waybill.audit_log as a
+        where a.id = j.id and (a.queue = j.queue or a.queue is null)
+      )
+    )
+  )::text as job
+from waybill.job as j
+where j.id = ($1::text)::uuid
+  and $2::text in ('', j.queue)
+order by j.queue`,
   get_schema_version: `select coalesce(max(version), 0)::text as version
 from waybill.migration`,
   get_server_facts: `select
@@ -1418,7 +1533,7 @@ for share`,
   hold_timer: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
-  where t.fire_at <= clock_timestamp()
+  where t.fire_at <= statement_timestamp()
   order by t.fire_at
   limit 1
   for update skip locked
@@ -1429,12 +1544,165 @@ set fire_at = 'infinity',
 from due as d
 where t.id = d.id and t.queue = d.queue and t.kind = d.kind and t.dispatch = d.dispatch
 returning t.id::text as id`,
+  list_dead_letters: `with input as materialized (
+  select
+    $1::text as queue,
+    $2::text as type,
+    $3::text as failure_class,
+    $4::text as fingerprint,
+    ($5::text)::timestamptz as after_died_at,
+    ($6::text)::uuid as after_id,
+    $7::text as after_queue,
+    ($8::text)::bigint as rows_max
+),
+page as (
+  select d.*
+  from waybill.dead_letter as d
+  where (d.died_at, d.id, d.queue)
+      < ((select n.after_died_at from input as n), (select n.after_id from input as n), (select n.after_queue from input as n))
+    and (select n.queue from input as n) in ('', d.queue)
+    and (select n.type from input as n) in ('', d.type)
+    and (select n.failure_class from input as n) in ('', d.failure_class)
+    and (select n.fingerprint from input as n) in ('', d.fingerprint)
+  order by d.died_at desc, d.id desc, d.queue desc
+  limit (select n.rows_max from input as n)
+)
+select (to_jsonb(p) - 'payload' - 'headers')::text as letter
+from page as p
+order by p.died_at desc, p.id desc, p.queue desc`,
+  list_enqueued: `with enqueued as (
+  select
+    o.id, o.kind, coalesce(o.queue, '') as queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
+    o.priority, o.ordering_key, o.correlation_id, o.exchange, o.routing_key, o.expires_at, o.enqueued_at,
+    null::timestamptz as run_at, o.seq,
+    o.tx is not distinct from pg_current_xact_id_if_assigned() as own
+  from waybill.outbox as o
+  where o.kind in ('job', 'event', 'route') and o.dispatch = 1
+  union all
+  select
+    t.id, t.kind, t.queue, t.type, t.version, t.payload, t.payload_base64, t.headers,
+    t.priority, t.ordering_key, t.correlation_id, t.exchange, t.routing_key, t.expires_at, t.enqueued_at,
+    t.fire_at, null::bigint,
+    pg_current_xact_id_if_assigned() is not null
+      and pg_xact_status((
+        ((pg_current_xact_id_if_assigned()::text::bigint >> 32) << 32) | t.xmin::text::bigint
+      )::text::xid8) = 'in progress'
+  from waybill.timer as t
+  where t.reason = 'delay' and t.dispatch = 1
+),
+asked as (
+  select $1::text as type, $2::text as scope
+)
+select
+  e.id::text as id,
+  e.kind::text as kind,
+  e.queue::text as queue,
+  e.type::text as type,
+  e.version::text as version,
+  e.payload::text as payload,
+  e.payload_base64::text as base64,
+  e.headers::text as headers,
+  e.priority::text as priority,
+  e.ordering_key::text as ordering,
+  e.correlation_id::text as correlation,
+  e.exchange::text as exchange,
+  e.routing_key::text as routing,
+  ((extract(epoch from e.expires_at) * 1000)::bigint)::text as expires,
+  ((extract(epoch from e.enqueued_at) * 1000)::bigint)::text as enqueued,
+  ((extract(epoch from e.run_at) * 1000)::bigint)::text as due,
+  coalesce((select json_agg(i.queue) from waybill.inbox as i where i.id = e.id), '[]')::text as done
+from enqueued as e
+cross join asked as a
+where (a.type = '' or e.type = a.type)
+  and (a.scope = 'all' or e.own)
+order by e.enqueued_at, e.seq nulls last, e.id`,
   list_inbox_partitions: `select
   p.name,
   to_timestamp(('x0000' || left(replace(p.lower_bound, '-', ''), 12))::bit(64)::bigint / 1000.0) as lower,
   to_timestamp(('x0000' || left(replace(p.upper_bound, '-', ''), 12))::bit(64)::bigint / 1000.0) as upper,
   clock_timestamp() as now
 from waybill.list_partitions('waybill.inbox') as p`,
+  list_jobs: `with input as materialized (
+  select
+    ($1::text)::uuid as id,
+    $2::text as queue,
+    ($3::text)::bigint as seen_max,
+    ($4::text)::bigint as rows_max,
+    $5::text as state,
+    $6::text as only_queue,
+    $7::text as only_type,
+    lower($8::text) as search
+),
+known as (
+  (
+    select o.id, o.queue, o.type, lower(concat_ws(' ', o.id, o.type, o.correlation_id, o.ordering_key)) as words
+    from waybill.outbox as o
+    where o.kind = 'job'
+      and o.dispatch = 1
+      and o.id <= (select n.id from input as n)
+      and (o.id, o.queue) < ((select n.id from input as n), (select n.queue from input as n))
+    order by o.id desc
+    limit (select n.seen_max from input as n)
+  )
+  union all
+  (
+    select t.id, t.queue, t.type, lower(concat_ws(' ', t.id, t.type, t.correlation_id, t.ordering_key)) as words
+    from waybill.timer as t
+    where t.kind = 'job'
+      and t.dispatch = 1
+      and t.reason = 'delay'
+      and (t.id, t.queue) < ((select n.id from input as n), (select n.queue from input as n))
+    order by t.id desc, t.queue desc
+    limit (select n.seen_max from input as n)
+  )
+  union all
+  (
+    select i.id, i.queue, i.type, lower(concat_ws(' ', i.id, i.type)) as words
+    from waybill.inbox as i
+    where (i.id, i.queue) < ((select n.id from input as n), (select n.queue from input as n))
+    order by i.id desc, i.queue desc
+    limit (select n.seen_max from input as n)
+  )
+),
+seen as (
+  select k.id, k.queue, min(k.type) as type, string_agg(k.words, ' ') as words
+  from known as k
+  group by k.id, k.queue
+  order by k.id desc, k.queue desc
+  limit (select n.seen_max from input as n)
+),
+matching as (
+  select s.id, s.queue
+  from seen as s
+  cross join input as n
+  left join lateral (
+    select i.state
+    from waybill.inbox as i
+    where i.id = s.id and i.queue = s.queue
+  ) as i on n.state <> ''
+  where n.state in ('', coalesce(i.state, 'queued'))
+    and n.only_queue in ('', s.queue)
+    and n.only_type in ('', s.type)
+    and (n.search = '' or position(n.search in s.words) > 0)
+  order by s.id desc, s.queue desc
+  limit (select n.rows_max from input as n)
+),
+page as (
+  select m.id, m.queue, to_jsonb(j) - 'payload' - 'headers' - 'result' as job
+  from matching as m
+  cross join lateral (
+    select j.*
+    from waybill.job as j
+    where j.id = m.id and j.queue = m.queue
+    limit 1
+  ) as j
+)
+select
+  (select coalesce(jsonb_agg(p.job order by p.id desc, p.queue desc), '[]'::jsonb) from page as p)::text as jobs,
+  (select count(*) from matching)::text as matched,
+  (select count(*) from seen)::text as seen,
+  (select s.id from seen as s order by s.id, s.queue limit 1)::text as id,
+  (select s.queue from seen as s order by s.id, s.queue limit 1) as queue`,
   list_known_queues: `with recent as (
   select o.queue, o.kind, o.dispatch
   from waybill.outbox as o
@@ -1599,7 +1867,7 @@ from parked as p`,
   prune_dead_letters: `with old as materialized (
   select t.id, t.queue
   from waybill.dead_letter as t
-  where t.died_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  where t.died_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
   order by t.died_at
   limit $2::integer
 )
@@ -1609,7 +1877,7 @@ where t.id = o.id and t.queue = o.queue`,
   prune_failures: `with old as materialized (
   select t.failure_id
   from waybill.failure as t
-  where t.failed_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  where t.failed_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
   order by t.failed_at
   limit $2::integer
 )
@@ -1620,7 +1888,7 @@ where t.failure_id = o.failure_id`,
   (
     select k.type, k.key
     from waybill.idempotency_key as k
-    where k.expires_at <= clock_timestamp()
+    where k.expires_at <= statement_timestamp()
     limit $1::integer
   )
   union all
@@ -1636,11 +1904,11 @@ delete from waybill.idempotency_key as k
 using old as o
 where k.type = o.type
   and k.key = o.key
-  and (k.expires_at <= clock_timestamp() or (k.expires_at is null and waybill.job_ended(k.job_id)))`,
+  and (k.expires_at <= statement_timestamp() or (k.expires_at is null and waybill.job_ended(k.job_id)))`,
   prune_inbox_default: `with old as materialized (
   select i.id, i.queue
   from waybill.inbox_default as i
-  where i.finished_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  where i.finished_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
   limit $2::integer
 )
 delete from waybill.inbox_default as i
@@ -1649,7 +1917,7 @@ where i.id = o.id and i.queue = o.queue`,
   prune_results: `with old as materialized (
   select t.id, t.queue
   from waybill.result as t
-  where t.created_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  where t.created_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
   order by t.created_at
   limit $2::integer
 )
@@ -1659,7 +1927,7 @@ where t.id = o.id and t.queue = o.queue`,
   prune_workers: `with old as materialized (
   select w.id
   from waybill.worker as w
-  where w.lease_until < clock_timestamp() - $1::double precision * interval '1 millisecond'
+  where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'
   limit $2::integer
 )
 delete from waybill.worker as w
@@ -1685,7 +1953,7 @@ where r.shard = 0
   and r.epoch = $1::bigint`,
   read_deaths: `select max(w.lease_until)::text as latest
 from waybill.worker as w
-where w.lease_until < clock_timestamp() - $1::double precision * interval '1 millisecond'`,
+where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
   read_fresh_page: `with page as materialized (
   select
     o.*,
@@ -1781,7 +2049,19 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
   ) as o
 )
 select
-  null::text as snapshot, (select count(*)::integer from page) as scanned, (select max(p.seq)::text from page as p) as upto,
+  null::text as snapshot,
+  (
+    select case
+      when bool_or(p.bytes - octet_length(p.payload) * p.inside::integer >= $6::bigint) then $5::integer
+      else count(*)::integer
+    end
+    from page as p
+  ) as scanned,
+  (
+    select max(p.seq)::text
+    from page as p
+    where p.bytes - octet_length(p.payload) * p.inside::integer < $6::bigint
+  ) as upto,
   null::text as tx, null::text as seq, null::text as id, null::text as kind,
   null::integer as dispatch, null::text as queue, null::text as type,
   null::integer as version, null::text as exchange, null::text as routing_key,
@@ -1916,7 +2196,7 @@ values (:version, ':name', ':hash')`,
   select i.id, i.queue, i.dispatch
   from waybill.inbox as i
   where i.state = 'running'
-    and i.started_at < clock_timestamp() - $1::double precision * interval '1 millisecond'
+    and i.started_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
     and not waybill.worker_alive(i.owner)
     and not exists (select from waybill.timer as t where t.id = i.id and t.queue = i.queue)
     and not exists (
@@ -1967,6 +2247,27 @@ values (
   clock_timestamp() + $8::double precision * interval '1 millisecond'
 )
 returning id::text as id`,
+  release_job: `with input as materialized (
+  select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
+),
+released as (
+  update waybill.timer as t
+  set fire_at = clock_timestamp(),
+      parked_at = null
+  from input as n
+  where t.id = n.id
+    and n.queue in ('', t.queue)
+    and (t.fire_at = 'infinity' or t.reason in ('no_handler', 'unroutable', 'nacked', 'refused'))
+  returning t.id, t.queue, t.reason
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select n.actor, 'release', r.id, nullif(r.queue, ''), coalesce(nullif(n.reason, ''), r.reason)
+  from released as r
+  cross join input as n
+)
+select r.queue, r.reason
+from released as r`,
   release_jobs: `with released as (
   select r.id, r.queue, r.token, r.dispatch
   from jsonb_to_recordset($1::jsonb) as r (id uuid, queue text, token bigint, dispatch integer)
@@ -2046,6 +2347,47 @@ where r.shard = 0
 returning c.rows::text as rows`,
   retire_worker: `delete from waybill.worker as w
 where w.id = $1::uuid`,
+  retry_job: `with input as materialized (
+  select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
+),
+revived as (
+  update waybill.inbox as i
+  set state = 'retry_waiting',
+      attempt = 0,
+      crashes = 0,
+      finished_at = null,
+      cancel_requested_at = null
+  from input as n
+  where i.id = n.id
+    and i.queue = n.queue
+    and i.state = 'failed'
+    and exists (select from waybill.dead_letter as d where d.id = n.id and d.queue = n.queue)
+  returning i.id, i.queue, i.dispatch
+),
+taken as (
+  delete from waybill.dead_letter as d
+  using revived as r
+  where d.id = r.id and d.queue = r.queue
+  returning d.*, r.dispatch
+),
+sent as (
+  insert into waybill.outbox (
+    id, kind, dispatch, queue, type, version, payload, payload_base64,
+    headers, priority, ordering_key, correlation_id, enqueued_at
+  )
+  select
+    t.id, 'job', t.dispatch + 1, t.queue, t.type, t.version, t.payload, t.payload_base64,
+    t.headers, t.priority, t.ordering_key, t.correlation_id, t.enqueued_at
+  from taken as t
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select n.actor, 'retry', t.id, t.queue, nullif(n.reason, '')
+  from taken as t
+  cross join input as n
+)
+select (t.dispatch + 1)::text as dispatch
+from taken as t`,
   save_cursor: `with relaxed as materialized (
   select set_config('synchronous_commit', 'off', true) as value
 )
@@ -2063,6 +2405,16 @@ where r.shard = 0
   and r.epoch = $1::bigint
   and x.value = 'off'
 returning r.epoch::text as epoch`,
+  start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at)
+values (
+  ($1::text)::uuid, $2::text, $3::text, 'running', ($4::text)::integer, 1,
+  to_timestamp(($5::text)::double precision / 1000), clock_timestamp()
+)
+on conflict (id, queue) do update
+set state = 'running',
+    attempt = excluded.attempt,
+    token = i.token + 1
+returning i.token::text as token`,
   take_term: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'

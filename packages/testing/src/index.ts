@@ -1,1 +1,19 @@
-export {};
+export {
+  type DrainedJob,
+  drainJobs,
+  type DrainJobsOptions,
+  type DrainResult,
+} from "./drain-jobs.ts";
+export {
+  type Definition,
+  type EnqueuedJob,
+  enqueuedJobs,
+  type EnqueuedJobsOptions,
+} from "./enqueued-jobs.ts";
+export {
+  expectEnqueued,
+  type ExpectEnqueuedOptions,
+  expectNotEnqueued,
+  type PayloadPart,
+} from "./expect-enqueued.ts";
+export { runHandler, type RunHandlerOptions } from "./run-handler.ts";

@@ -1,5 +1,11 @@
 export type { Context, Job, ReceivedEvent, SubscriptionOptions, TransactionalJob } from "./job.ts";
 export type { AttemptEvent } from "./job-runner.ts";
 export type { QueueOptions, WorkerBrokerOptions, WorkerOptions } from "./options.ts";
+export {
+  type Rehearsal,
+  type RehearsalInput,
+  type RehearsalOutcome,
+  rehearsalOf,
+} from "./rehearsal.ts";
 export type { QueueStatus, WorkerStatus } from "./status.ts";
 export { createWorker, type Worker } from "./worker.ts";

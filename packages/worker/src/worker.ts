@@ -17,6 +17,7 @@ import {
   type WorkerOptions,
 } from "./options.ts";
 import { type AnyContext, Registry } from "./registry.ts";
+import { makeRehearsable } from "./rehearsal.ts";
 import { startDatabase } from "./start-database.ts";
 import type { WorkerStatus } from "./status.ts";
 import { WorkerRun } from "./worker-run.ts";
@@ -88,6 +89,12 @@ class WaybillWorker<Tx> implements Worker<Tx> {
     this.#options = resolveWorkerOptions(options);
     this.#database = options.database;
     this.#internals = { ...noInternals, ...internals };
+    makeRehearsable(this, {
+      registry: this.#registry,
+      database: this.#database,
+      schema: this.#options.schema,
+      logger: this.#options.logger,
+    });
   }
 
   handle<J extends JobDefinition>(

@@ -13,7 +13,7 @@
 -- Plan: inbox_pkey of one partition a row. Caller: the worker's settlements.
 with failed as (
   select f.*
-  from jsonb_to_recordset($1::jsonb) as f (
+  from jsonb_to_recordset(($1::text)::jsonb) as f (
     id uuid, queue text, token bigint, terminal boolean, unspent boolean, delay_ms double precision,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,

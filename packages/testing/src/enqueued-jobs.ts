@@ -1,0 +1,118 @@
+import type { EventDefinition, InputOf, JobDefinition } from "@waybill/core";
+import { type Database, type Row, type SqlExecutor, statementsFor } from "@waybill/postgres";
+
+/** A definition of a job or of an event. */
+export type Definition = JobDefinition | EventDefinition;
+
+/** What was enqueued: a job, a published event, or a message with a route of its own. */
+export interface EnqueuedJob<Payload = unknown> {
+  readonly id: string;
+  readonly kind: "job" | "event" | "route";
+  /** Job name, or event name. */
+  readonly name: string;
+  readonly version: number;
+  /** The empty text for events and routes. */
+  readonly queue: string;
+  /** As a worker will receive it: after the round trip through JSON, before the schema. */
+  readonly payload: Payload;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly priority: number;
+  readonly orderingKey: string | undefined;
+  readonly correlationId: string | undefined;
+  /** Of kind `route`. */
+  readonly route: { readonly exchange: string; readonly routingKey: string } | undefined;
+  readonly enqueuedAt: Date;
+  /** Not before this instant; undefined: at once. */
+  readonly runAt: Date | undefined;
+  readonly expiresAt: Date | undefined;
+}
+
+/** Options of {@link enqueuedJobs}. */
+export interface EnqueuedJobsOptions<Tx> {
+  /** The data layer that `tx` belongs to. */
+  readonly database: Database<Tx>;
+  /** @default "waybill" */
+  readonly schema?: string | undefined;
+  /**
+   * `transaction`: what this very transaction enqueued, whatever other tests do at the same time;
+   * `all`: everything that it can see, committed jobs included.
+   * @default "transaction"
+   */
+  readonly scope?: "transaction" | "all" | undefined;
+}
+
+/** A job with what only draining needs. */
+export interface EnqueuedRow {
+  readonly job: EnqueuedJob;
+  /** The payload's exact text. */
+  readonly body: string;
+  /** Queues whose inbox knows the id. */
+  readonly done: readonly string[];
+}
+
+const text = (row: Row, key: string): string | undefined => {
+  const value = row[key];
+  return typeof value === "string" ? value : undefined;
+};
+
+const date = (row: Row, key: string): Date | undefined => {
+  const value = text(row, key);
+  return value === undefined ? undefined : new Date(Number(value));
+};
+
+function parse(body: string): unknown {
+  try {
+    return JSON.parse(body) as unknown;
+  } catch {
+    // A route may carry any text.
+    return body;
+  }
+}
+
+function fromRow(row: Row): EnqueuedRow {
+  const body = text(row, "payload") ?? "";
+  const exchange = text(row, "exchange");
+  const job: EnqueuedJob = {
+    id: text(row, "id") ?? "",
+    kind: (text(row, "kind") ?? "job") as EnqueuedJob["kind"],
+    name: text(row, "type") ?? "",
+    version: Number(text(row, "version") ?? 1),
+    queue: text(row, "queue") ?? "",
+    payload: parse(body),
+    headers: JSON.parse(text(row, "headers") ?? "{}") as Record<string, string>,
+    priority: Number(text(row, "priority") ?? 0),
+    orderingKey: text(row, "ordering"),
+    correlationId: text(row, "correlation"),
+    route:
+      exchange === undefined ? undefined : { exchange, routingKey: text(row, "routing") ?? "" },
+    enqueuedAt: date(row, "enqueued") ?? new Date(0),
+    runAt: date(row, "due"),
+    expiresAt: date(row, "expires"),
+  };
+  return { job, body, done: JSON.parse(text(row, "done") ?? "[]") as string[] };
+}
+
+/** All rows of a name (empty: of every name), oldest first. */
+export async function readEnqueued(
+  executor: SqlExecutor,
+  schema: string | undefined,
+  name: string,
+  scope: "transaction" | "all",
+): Promise<readonly EnqueuedRow[]> {
+  const { rows } = await executor.query(statementsFor(schema).list_enqueued.text, [name, scope]);
+  return rows.map(fromRow);
+}
+
+/**
+ * What was enqueued and published on this transaction, oldest first. With a definition, that job's
+ * or event's alone, with the type of its payload.
+ */
+export async function enqueuedJobs<Tx, D extends Definition = Definition>(
+  tx: Tx,
+  options: EnqueuedJobsOptions<Tx> & { readonly job?: D | undefined },
+): Promise<readonly EnqueuedJob<InputOf<D["payload"]>>[]> {
+  const { database, schema, scope = "transaction", job } = options;
+  const rows = await readEnqueued(database.executor(tx), schema, job?.name ?? "", scope);
+  // Enqueueing checked the payload against the schema; here it is after the round trip.
+  return rows.map((row) => row.job as EnqueuedJob<InputOf<D["payload"]>>);
+}

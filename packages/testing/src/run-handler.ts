@@ -1,0 +1,95 @@
+import {
+  type EventDefinition,
+  type InputOf,
+  type JobDefinition,
+  newJobId,
+  type Envelope,
+  encodePayload,
+  payloadBytesMax,
+  PayloadError,
+  type ResultOf,
+  validateValue,
+} from "@waybill/core";
+import { rehearsalOf, type Worker } from "@waybill/worker";
+import { inlineTransaction } from "./inline-transaction.ts";
+
+/** Options of {@link runHandler}. */
+export interface RunHandlerOptions<Tx> {
+  /** The test's transaction: all that the handler writes is in it, and gone with its rollback. */
+  readonly tx: Tx;
+  /** Number of the attempt that the handler sees. @default 1 */
+  readonly attempt?: number | undefined;
+  /** Id that the handler sees. @default a fresh one */
+  readonly jobId?: string | undefined;
+  /** @default none */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** @default none */
+  readonly correlationId?: string | undefined;
+  /** Of an event: which of the worker's subscriptions; needed only where there are several. */
+  readonly subscription?: string | undefined;
+}
+
+async function bodyOf(
+  name: string,
+  schema: JobDefinition["payload"],
+  payload: unknown,
+): Promise<string> {
+  const valid = await validateValue(schema, payload);
+  if (valid.issues !== undefined) throw new PayloadError(name, valid.issues);
+  // What is enqueued is the input, as the producer gave it.
+  const encoded = encodePayload(payload, payloadBytesMax);
+  if (encoded.issues !== undefined) throw new PayloadError(name, encoded.issues);
+  return encoded.text;
+}
+
+/**
+ * Runs one handler the way a worker does: the payload is checked by its schema, makes the round
+ * trip through JSON, and is checked and parsed again; the result is checked; the signal aborts after
+ * the definition's timeout. Nothing is enqueued or recorded about the job itself.
+ *
+ * @returns the handler's result after the round trip through JSON, undefined without a result schema
+ * @throws what the handler throws, after what it wrote is undone
+ * @throws PayloadError for a payload or result that its schema refuses
+ * @throws ConfigError where the worker has no handler for it
+ *
+ * @example
+ * await runHandler(worker, sendWelcome, { to: "ada@example.com" }, { tx });
+ */
+export async function runHandler<Tx, D extends JobDefinition | EventDefinition>(
+  worker: Worker<Tx>,
+  job: D,
+  payload: InputOf<D["payload"]>,
+  options: RunHandlerOptions<Tx>,
+): Promise<D extends JobDefinition ? ResultOf<D> : void> {
+  const rehearsal = rehearsalOf<Tx>(worker);
+  const definition: JobDefinition | EventDefinition = job;
+  const envelope: Envelope = {
+    id: options.jobId ?? newJobId(),
+    idSource: "given",
+    queue:
+      "options" in definition
+        ? definition.options.queue
+        : (options.subscription ?? rehearsal.subscriptionsOf(job.name)[0] ?? "(none)"),
+    type: job.name,
+    version: "options" in definition ? definition.options.version : 1,
+    dispatch: 1,
+    death: 0,
+    priority: "options" in definition ? definition.options.priority : null,
+    orderingKey: null,
+    correlationId: options.correlationId ?? null,
+    enqueuedAt: new Date(),
+    expiresAt: null,
+    runAt: null,
+    headers: options.headers ?? {},
+    payload: await bodyOf(job.name, job.payload, payload),
+    payloadBase64: false,
+  };
+  const outcome = await rehearsal.run({
+    envelope,
+    attempt: options.attempt ?? 1,
+    transaction: inlineTransaction(rehearsal.database, options.tx),
+  });
+  if (!outcome.succeeded) throw outcome.error;
+  const result: unknown = outcome.result === null ? undefined : JSON.parse(outcome.result);
+  return result as D extends JobDefinition ? ResultOf<D> : void;
+}
