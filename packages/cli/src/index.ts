@@ -1,1 +1,3 @@
-export {};
+export { runCli } from "./cli.ts";
+export { type ExitCode, exitCodes } from "./exit-codes.ts";
+export { type RunnableWorker, type WorkerEnvironment, type WorkerExport } from "./worker-module.ts";

@@ -1,0 +1,54 @@
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
+import type { Program } from "../command.ts";
+import { addDaemonOptions } from "../daemon-options.ts";
+import { exitCodes } from "../exit-codes.ts";
+import { createLogger } from "../logger.ts";
+import { onStopSignals } from "../stop-signals.ts";
+import { waitForServices } from "../wait-for-services.ts";
+import { loadWorker } from "../worker-module.ts";
+
+const help = `
+The module exports \`worker\`: what createWorker returned, or a function
+({ databaseUrl, broker, schema, logger, name, graceMs }) => createWorker({ … }).
+TypeScript runs as it is. SIGTERM and SIGINT drain; a second signal ends at once.`;
+
+/** `waybill worker <module>`: runs the handlers of a module until a signal. */
+export function addWorkerCommand(root: CommandUnknownOpts, program: Program): void {
+  addDaemonOptions(
+    root
+      .command("worker <module>")
+      .description("run the worker that a module exports; logs JSON lines on stdout"),
+  )
+    .addHelpText("after", help)
+    .action(async (path, options, command) => {
+      await program.run(command, ["databaseUrl", "rabbitmqUrl"], async ({ settings }) => {
+        const logger = createLogger(settings.logLevel ?? "info", "stdout");
+        using stop = onStopSignals(logger);
+        // Loaded first: a module that cannot run should say so before anything waits.
+        const worker = await loadWorker(path, {
+          databaseUrl: settings.databaseUrl,
+          broker: {
+            url: settings.rabbitmqUrl,
+            prefix: settings.prefix,
+            topology: settings.topology,
+          },
+          schema: settings.schema,
+          logger,
+          name: settings.name,
+          graceMs: settings.graceMs,
+        });
+        await using running = worker;
+        const ready = await waitForServices({
+          databaseUrl: settings.databaseUrl,
+          rabbitmqUrl: settings.rabbitmqUrl,
+          schema: settings.schema,
+          wait: options.wait,
+          logger,
+          signal: stop.signal,
+        });
+        if (ready) await running.run({ signal: stop.signal });
+        logger.info({}, "worker stopped");
+        return exitCodes.ok;
+      });
+    });
+}

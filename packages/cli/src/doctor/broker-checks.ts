@@ -1,0 +1,155 @@
+/** What the broker says: reachable, topology, policies, queues without consumers. */
+
+import { WaybillError, type Logger } from "@waybill/core";
+import {
+  type BrokerConnection,
+  checkTopology,
+  type ManagementClient,
+  names,
+  queueDepth,
+  type Topology,
+  type TopologyReport,
+} from "@waybill/rabbitmq";
+import { connectBroker } from "../broker.ts";
+import { type Finding, fine, notice, problem } from "./finding.ts";
+
+/** Options of {@link checkBroker}. */
+export interface BrokerChecks {
+  readonly url: string;
+  readonly vhost: string;
+  readonly topology: Topology;
+  readonly management: ManagementClient | undefined;
+  readonly logger: Logger;
+}
+
+async function checkQueues(connection: BrokerConnection, topology: Topology): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (const { name, role } of topology.queues) {
+    const depth = await queueDepth(connection, name).catch(() => undefined);
+    if (depth === undefined || role === "deadLetter") continue;
+    if (depth.messages > 0 && depth.consumers === 0) {
+      findings.push(
+        problem(
+          "queues",
+          `${name}: ${depth.messages} messages and no consumer`,
+          "start a worker that lists the queue",
+        ),
+      );
+    }
+  }
+  return findings.length > 0
+    ? findings
+    : [fine("queues", "none with messages is without a consumer")];
+}
+
+async function checkPolicies(
+  management: ManagementClient,
+  vhost: string,
+  topology: Topology,
+): Promise<Finding[]> {
+  const ours = names(topology.prefix).limitsPolicy;
+  const findings: Finding[] = [];
+  if (await management.hasAlarm()) {
+    findings.push(
+      problem(
+        "alarms",
+        "a memory or disk alarm is on, so the broker accepts nothing",
+        "free memory or disk on the broker's host",
+      ),
+    );
+  }
+  const wanted = new Set(
+    topology.queues.filter(({ role }) => role !== "deadLetter").map(({ name }) => name),
+  );
+  let without = 0;
+  for (const queue of await management.queues(vhost)) {
+    if (!wanted.has(queue.name)) continue;
+    const policy = queue.policy ?? "";
+    if (policy === "") without += 1;
+    else if (policy !== ours) {
+      findings.push(
+        notice(
+          "policies",
+          `${queue.name} follows the policy "${policy}", which replaces "${ours}" as a whole: only one policy applies to a queue`,
+          `look at what "${policy}" sets, or give "${ours}" a higher priority`,
+        ),
+      );
+    }
+  }
+  if (without > 0) {
+    findings.push(
+      notice(
+        "policies",
+        `${without} queues have no policy, so no length limit`,
+        "waybill topology apply --policy",
+      ),
+    );
+  }
+  return findings.length > 0
+    ? findings
+    : [fine("policies", `"${ours}" applies to every queue, no alarm`)];
+}
+
+/** One finding for all that is missing, since one command mends it; one for each that differs. */
+function topologyProblems(report: TopologyReport): Finding[] {
+  const missing = report.results.filter(({ status }) => status === "missing");
+  const findings = report.results.flatMap(({ status, message }) =>
+    message === undefined || status === "missing"
+      ? []
+      : [
+          problem(
+            "topology",
+            message,
+            "waybill topology check shows it; see docs/guides/operations.md",
+          ),
+        ],
+  );
+  if (missing.length > 0) {
+    const listed = missing.slice(0, 5).map(({ kind, name }) => `${kind} ${name}`);
+    const more = missing.length > 5 ? ` and ${missing.length - 5} more` : "";
+    findings.unshift(
+      problem("topology", `missing: ${listed.join(", ")}${more}`, "waybill topology apply"),
+    );
+  }
+  return findings;
+}
+
+async function checkWithManagement(checks: BrokerChecks): Promise<Finding[]> {
+  if (checks.management === undefined) {
+    return [
+      {
+        check: "policies",
+        status: "skipped",
+        message: "policies, alarms, arguments and bindings were not looked at",
+        remedy: "set RABBITMQ_MANAGEMENT_URL",
+      },
+    ];
+  }
+  return await checkPolicies(checks.management, checks.vhost, checks.topology);
+}
+
+/** Looks at the broker; an error of it is a finding. */
+export async function checkBroker(checks: BrokerChecks): Promise<Finding[]> {
+  const { topology, management, vhost } = checks;
+  try {
+    await using connection = await connectBroker(checks.url, checks.logger);
+    const findings = [fine("broker", `RabbitMQ ${connection.capabilities?.version ?? ""}`)];
+    const report = await checkTopology(connection, topology, { management, vhost });
+    findings.push(...topologyProblems(report));
+    if (report.ok) {
+      findings.push(fine("topology", `${topology.queues.length} queues are as they should be`));
+    }
+    findings.push(...(await checkQueues(connection, topology)));
+    findings.push(...(await checkWithManagement(checks)));
+    return findings;
+  } catch (error) {
+    if (!WaybillError.is(error)) throw error;
+    return [
+      problem(
+        "broker",
+        error.message,
+        "correct RABBITMQ_URL or RABBITMQ_MANAGEMENT_URL, or start the broker",
+      ),
+    ];
+  }
+}

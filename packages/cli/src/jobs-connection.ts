@@ -1,0 +1,50 @@
+import { userInfo } from "node:os";
+import {
+  createJobs,
+  type Database,
+  type Jobs,
+  pgExecutor,
+  requireSchemaVersion,
+} from "@waybill/postgres";
+import type { Client } from "pg";
+import { withDatabase } from "./database.ts";
+
+/** Transactions on the command's one connection. */
+function databaseOn(client: Client): Database<Client> {
+  return {
+    executor: pgExecutor,
+    async transaction(work) {
+      await client.query("begin");
+      try {
+        const result = await work(client);
+        await client.query("commit");
+        return result;
+      } catch (error) {
+        await client.query("rollback").catch(() => undefined);
+        throw error;
+      }
+    },
+  };
+}
+
+/** Who acts, as the audit log names it. */
+function actorName(): string {
+  try {
+    return `cli:${userInfo().username}`;
+  } catch {
+    // A container's user may have no name.
+    return "cli";
+  }
+}
+
+/** Runs `work` with the jobs of a schema. */
+export async function withJobs<T>(
+  settings: { readonly databaseUrl: string; readonly schema: string },
+  work: (jobs: Jobs<Client>) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, schema } = settings;
+  return await withDatabase(databaseUrl, async (client) => {
+    await requireSchemaVersion(client, schema);
+    return await work(createJobs({ database: databaseOn(client), schema, actor: actorName() }));
+  });
+}
