@@ -13,7 +13,7 @@ export const migrations: readonly Migration[] = [
   {
     version: 1,
     name: "outbox",
-    hash: "7eaeeda33009798fe92d2627fe5134e80dd0f23d00078d601774b6fe7c7c1d2a",
+    hash: "532dca1619cf917ccc7bf117fc44bfedbd01f001b5cd1bbc6fd2ecc68c303ee9",
     text: `-- The outbox: what is to be published, append-only, written in the application's own transaction.
 --
 -- Column order matters: tx is evaluated before seq, so that a row's transaction has its xid before
@@ -51,6 +51,7 @@ create table waybill.outbox (
 
 -- Catches every row whose day has no partition yet: enqueue never depends on the partition keeper.
 create table waybill.outbox_default partition of waybill.outbox default;
+comment on table waybill.outbox_default is 'Rows of the outbox whose day has no partition yet.';
 
 -- Read by the relay: read_window.sql.
 create index outbox_tx_seq_idx on waybill.outbox (tx, seq);
@@ -120,6 +121,22 @@ comment on column waybill.timer.reason is 'delay: asked for by the producer; ret
 comment on column waybill.timer.detail is 'What happened, in words.';
 comment on column waybill.timer.failures is 'How often publishing failed.';
 comment on column waybill.timer.parked_at is 'When the message was first parked as no_handler; kept while it goes round.';
+comment on column waybill.timer.id is 'Job id; the AMQP messageId.';
+comment on column waybill.timer.kind is 'job, event, dead_letter or route, as in outbox.';
+comment on column waybill.timer.dispatch is 'Dispatch that the row becomes when it fires.';
+comment on column waybill.timer.type is 'Job name, or event name.';
+comment on column waybill.timer.version is 'Version of the payload''s shape.';
+comment on column waybill.timer.payload is 'Exact text of the body, or base64 of its bytes where it is not text.';
+comment on column waybill.timer.payload_base64 is 'True where payload is base64 of bytes that are no valid text.';
+comment on column waybill.timer.headers is 'Headers of the application: an object of strings.';
+comment on column waybill.timer.priority is 'Integer, higher first; null for the default.';
+comment on column waybill.timer.ordering_key is 'Rows of one key are published in commit order.';
+comment on column waybill.timer.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.timer.exchange is 'Exchange of kind route.';
+comment on column waybill.timer.routing_key is 'Routing key of kind route.';
+comment on column waybill.timer.expires_at is 'A job not started by then ends as cancelled.';
+comment on column waybill.timer.enqueued_at is 'When the job was first written.';
+comment on column waybill.timer.created_at is 'When this row was written.';
 
 -- Identities of logical work, chosen by producers.
 create table waybill.idempotency_key (
@@ -139,6 +156,11 @@ create index idempotency_key_expires_at_idx on waybill.idempotency_key (expires_
 
 comment on table waybill.idempotency_key is 'Which job a producer''s idempotency key stands for; scoped by job type.';
 comment on column waybill.idempotency_key.mode is 'for_a_time: until expires_at; until_end: until the job has ended.';
+comment on column waybill.idempotency_key.type is 'Job name that the key is scoped by.';
+comment on column waybill.idempotency_key.key is 'The key, 1 to 255 bytes.';
+comment on column waybill.idempotency_key.job_id is 'Job that was enqueued with it first.';
+comment on column waybill.idempotency_key.expires_at is 'End of mode for_a_time; null with until_end.';
+comment on column waybill.idempotency_key.created_at is 'When the key was taken.';
 
 -- The relay's cursor and term, one row a shard.
 create table waybill.relay (
@@ -170,12 +192,16 @@ comment on column waybill.relay.position_tx is 'Last published place of the open
 comment on column waybill.relay.position_seq is 'Last published place of the open window.';
 comment on column waybill.relay.system_identifier is 'Database cluster that the snapshots belong to; null where it cannot be read.';
 comment on column waybill.relay.outbox_oid is 'Object id of the outbox that the snapshots belong to; another one means a restored dump.';
+comment on column waybill.relay.shard is 'Part of the outbox; there is one so far.';
+comment on column waybill.relay.holder is 'Boot id of the relay that holds the term; null: nobody.';
+comment on column waybill.relay.holder_name is 'Its name, for people.';
+comment on column waybill.relay.saved_at is 'When the cursor was last saved.';
 `,
   },
   {
     version: 2,
     name: "inbox",
-    hash: "1f4b0dcd5612af705dddc7c26c5df9b520ca5c72d3d40020afb2f03e0c23f8c0",
+    hash: "555df45db6347115e831cbcf8c7577c80754338680738b3dd0d70cb21db22e8c",
     text: `-- The inbox: what happened to each job, one narrow row per (job, consumer group), where the
 -- consumer group is the queue. Written at claim, updated in place (HOT): primary key only, since any
 -- index on a changing column would end that.
@@ -201,6 +227,7 @@ create table waybill.inbox (
 
 -- Ids outside the live range: foreign messages (any UUID), jobs delayed for weeks.
 create table waybill.inbox_default partition of waybill.inbox default with (fillfactor = 45);
+comment on table waybill.inbox_default is 'Rows of the inbox whose ids lie outside all partitions.';
 
 comment on table waybill.inbox is 'What happened to each job, once per consumer group: the memory that makes effects happen once.';
 comment on column waybill.inbox.queue is 'Queue or subscription that consumed it.';
@@ -212,6 +239,11 @@ comment on column waybill.inbox.deaths is 'How often it was dead-lettered; the m
 comment on column waybill.inbox.token is 'Fencing token: one more with every claim; writes with an older one change nothing.';
 comment on column waybill.inbox.owner is 'Worker that runs it, or ran it last (worker.id).';
 comment on column waybill.inbox.cancel_requested_at is 'Somebody asked to cancel it while it ran.';
+comment on column waybill.inbox.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.inbox.type is 'Job name, or event name.';
+comment on column waybill.inbox.enqueued_at is 'When the job was first written, as the message says.';
+comment on column waybill.inbox.started_at is 'When the current or last attempt began.';
+comment on column waybill.inbox.finished_at is 'When it ended; null while it has not.';
 
 -- Presence of workers, by the database's clock.
 create table waybill.worker (
@@ -233,6 +265,14 @@ comment on table waybill.worker is 'Workers that are or were alive; a row whose 
 comment on column waybill.worker.id is 'Boot id: a fresh one for every start of a worker.';
 comment on column waybill.worker.lock_key is 'Session advisory lock that dies with the worker''s connection; null behind a transaction pooler.';
 comment on column waybill.worker.lease_until is 'End of its ownership by the database''s clock, unless renewed by the heartbeat.';
+comment on column waybill.worker.name is 'Its name, for people.';
+comment on column waybill.worker.host is 'Host that it runs on.';
+comment on column waybill.worker.pid is 'Its process id.';
+comment on column waybill.worker.version is 'Version of the package.';
+comment on column waybill.worker.queues is 'Queues that it consumes.';
+comment on column waybill.worker.running is 'Jobs that it ran at its last heartbeat.';
+comment on column waybill.worker.started_at is 'When it started.';
+comment on column waybill.worker.heartbeat_at is 'When it last renewed its lease.';
 
 -- True while the worker's lease runs and its advisory lock, where it has one, is held.
 create function waybill.worker_alive(worker_id uuid) returns boolean
@@ -288,6 +328,17 @@ create index failure_failed_at_idx on waybill.failure (failed_at);
 comment on table waybill.failure is 'Every failed attempt: class, cleaned message, stack, worker.';
 comment on column waybill.failure.fingerprint is 'Equal for failures of the same kind; groups them.';
 comment on column waybill.failure.terminal is 'True where the job was dead-lettered by it.';
+comment on column waybill.failure.failure_id is 'Order of the failures.';
+comment on column waybill.failure.id is 'Job id.';
+comment on column waybill.failure.queue is 'Queue or subscription.';
+comment on column waybill.failure.type is 'Job name, or event name.';
+comment on column waybill.failure.attempt is 'Attempt that failed.';
+comment on column waybill.failure.token is 'Fencing token of that attempt.';
+comment on column waybill.failure.failure_class is 'Class of the failure, which decides what follows.';
+comment on column waybill.failure.message is 'What went wrong: cleaned of control characters and credentials, and cut.';
+comment on column waybill.failure.stack is 'Where it went wrong; cut.';
+comment on column waybill.failure.worker is 'Worker that ran the attempt (worker.id).';
+comment on column waybill.failure.failed_at is 'When it failed.';
 
 -- Jobs that ended as failed, with their envelope, until they are redriven or pruned.
 create table waybill.dead_letter (
@@ -315,6 +366,22 @@ create index dead_letter_died_at_idx on waybill.dead_letter (died_at, id, queue)
 create index dead_letter_group_idx on waybill.dead_letter (queue, fingerprint);
 
 comment on table waybill.dead_letter is 'Jobs that ended as failed, each with its whole envelope, so that it can be redriven from here; the message itself lies in the queue''s dead-letter queue.';
+comment on column waybill.dead_letter.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.dead_letter.queue is 'Queue or subscription that it failed in.';
+comment on column waybill.dead_letter.type is 'Job name, or event name.';
+comment on column waybill.dead_letter.version is 'Version of the payload''s shape.';
+comment on column waybill.dead_letter.attempts is 'Attempts that were made.';
+comment on column waybill.dead_letter.failure_class is 'Class of the last failure.';
+comment on column waybill.dead_letter.message is 'Message of the last failure.';
+comment on column waybill.dead_letter.fingerprint is 'Equal for failures of the same kind; groups them.';
+comment on column waybill.dead_letter.payload is 'Exact text of the body, or base64 of its bytes where it is not text.';
+comment on column waybill.dead_letter.payload_base64 is 'True where payload is base64 of bytes that are no valid text.';
+comment on column waybill.dead_letter.headers is 'Headers of the application: an object of strings.';
+comment on column waybill.dead_letter.priority is 'Integer, higher first; null for the default.';
+comment on column waybill.dead_letter.ordering_key is 'Rows of one key are published in commit order.';
+comment on column waybill.dead_letter.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.dead_letter.enqueued_at is 'When the job was first written.';
+comment on column waybill.dead_letter.died_at is 'When it was dead-lettered.';
 
 -- What a succeeded job gave back.
 create table waybill.result (
@@ -329,6 +396,10 @@ create table waybill.result (
 create index result_created_at_idx on waybill.result (created_at);
 
 comment on table waybill.result is 'What succeeded jobs gave back, as JSON text.';
+comment on column waybill.result.id is 'Job id.';
+comment on column waybill.result.queue is 'Queue or subscription.';
+comment on column waybill.result.result is 'What its handler gave back, as JSON text.';
+comment on column waybill.result.created_at is 'When it succeeded.';
 
 -- Acts of operators and of the system on jobs.
 create table waybill.audit_log (
@@ -347,6 +418,13 @@ create table waybill.audit_log (
 create index audit_log_job_idx on waybill.audit_log (id);
 
 comment on table waybill.audit_log is 'Who did what to which job: cancel, retry (from the CLI or API), redrive (a message moved back by hand), release (of a parked message), rescan (of the outbox).';
+comment on column waybill.audit_log.audit_id is 'Order of the acts.';
+comment on column waybill.audit_log.at is 'When.';
+comment on column waybill.audit_log.actor is 'Who: a user''s name, or the part of Waybill.';
+comment on column waybill.audit_log.action is 'What was done.';
+comment on column waybill.audit_log.id is 'Job id; null where the act was on no job.';
+comment on column waybill.audit_log.queue is 'Queue or subscription; null where the act was on none.';
+comment on column waybill.audit_log.detail is 'Why, in the actor''s words.';
 `,
   },
   {
@@ -581,7 +659,7 @@ comment on function waybill.enqueue(jsonb, boolean) is 'Enqueues a JSON array of
   {
     version: 4,
     name: "job_view",
-    hash: "299fa12f4f8f82001810e0e15837701d19ed77d3296a197a88a74f8648d9867e",
+    hash: "6f5816605bb5004ac93d2dac274237ba12ff318e5b74f6be6b38ea7857b82470",
     text: `-- The view job: the durable contract of every job, one row per (job, consumer group).
 
 create view waybill.job as
@@ -676,6 +754,36 @@ left join lateral (
 ) as f on true;
 
 comment on view waybill.job is 'The durable contract of every job: identity, payload, state, priority, owner, attempts, failure, result, times.';
+comment on column waybill.job.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.job.queue is 'Queue, or subscription of the event.';
+comment on column waybill.job.type is 'Job name, or event name.';
+comment on column waybill.job.version is 'Version of the payload''s shape.';
+comment on column waybill.job.state is 'queued, running, retry_waiting, succeeded, failed or cancelled.';
+comment on column waybill.job.relayed is 'True once the relay has published it for the first time.';
+comment on column waybill.job.payload is 'Exact text of the payload, or base64; null where it is past its retention.';
+comment on column waybill.job.payload_base64 is 'True where payload is base64.';
+comment on column waybill.job.headers is 'Headers of the application.';
+comment on column waybill.job.priority is 'Integer, higher first.';
+comment on column waybill.job.ordering_key is 'Rows of one key are published in commit order.';
+comment on column waybill.job.correlation_id is 'As the producer gave it.';
+comment on column waybill.job.attempt is 'Number of the current or last attempt; 0 before the first.';
+comment on column waybill.job.crashes is 'How often a worker died while running it.';
+comment on column waybill.job.dispatch is 'Dispatch that it was last claimed with.';
+comment on column waybill.job.deaths is 'How often it was dead-lettered.';
+comment on column waybill.job.owner is 'Worker that runs it, or ran it last (worker.id).';
+comment on column waybill.job.worker is 'Name of that worker.';
+comment on column waybill.job.enqueued_at is 'When the job was first written.';
+comment on column waybill.job.next_at is 'When it goes on; infinity: when an operator releases it.';
+comment on column waybill.job.waiting_for is 'Why it waits; see timer.reason.';
+comment on column waybill.job.waiting_detail is 'The same in words.';
+comment on column waybill.job.expires_at is 'A job not started by then ends as cancelled.';
+comment on column waybill.job.started_at is 'When the current or last attempt began.';
+comment on column waybill.job.finished_at is 'When it ended.';
+comment on column waybill.job.cancel_requested_at is 'When somebody asked to cancel it.';
+comment on column waybill.job.failure_class is 'Class of the last failed attempt.';
+comment on column waybill.job.failure_message is 'Message of the last failed attempt.';
+comment on column waybill.job.failed_at is 'When the last failed attempt failed.';
+comment on column waybill.job.result is 'What its handler gave back, as JSON text.';
 `,
   },
   {
@@ -926,6 +1034,8 @@ export type QueryName =
   | "guard_lease"
   | "hold_timer"
   | "list_dead_letters"
+  | "list_default_inbox"
+  | "list_default_outbox"
   | "list_enqueued"
   | "list_inbox_partitions"
   | "list_jobs"
@@ -944,6 +1054,7 @@ export type QueryName =
   | "prune_failures"
   | "prune_idempotency_keys"
   | "prune_inbox_default"
+  | "prune_outbox_default"
   | "prune_results"
   | "prune_workers"
   | "read_cursor"
@@ -1570,6 +1681,15 @@ page as (
 select (to_jsonb(p) - 'payload' - 'headers')::text as letter
 from page as p
 order by p.died_at desc, p.id desc, p.queue desc`,
+  list_default_inbox: `select distinct date_trunc('week', i.enqueued_at, 'UTC') as day
+from waybill.inbox_default as i
+where i.enqueued_at > statement_timestamp() - $1::double precision * interval '1 millisecond'
+  and i.id >= waybill.id_at(date_trunc('week', i.enqueued_at, 'UTC'))
+  and i.id < waybill.id_at(date_trunc('week', i.enqueued_at, 'UTC') + interval '7 days')
+order by day`,
+  list_default_outbox: `select distinct date_trunc('day', o.created_at, 'UTC') as day
+from waybill.outbox_default as o
+order by day`,
   list_enqueued: `with enqueued as (
   select
     o.id, o.kind, coalesce(o.queue, '') as queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
@@ -1914,6 +2034,29 @@ where k.type = o.type
 delete from waybill.inbox_default as i
 using old as o
 where i.id = o.id and i.queue = o.queue`,
+  prune_outbox_default: `with old as materialized (
+  select o.tx, o.seq
+  from waybill.outbox_default as o
+  where o.created_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and pg_visible_in_snapshot(o.tx, (select r.snapshot from waybill.relay as r where r.shard = 0))
+    and case o.kind
+      when 'job' then exists (
+        select
+        from waybill.inbox as i
+        where i.id = o.id and i.queue = o.queue and i.state in ('succeeded', 'failed', 'cancelled')
+      )
+      when 'event' then not exists (
+        select
+        from waybill.inbox as i
+        where i.id = o.id and i.state in ('queued', 'running', 'retry_waiting')
+      )
+      else true
+    end
+  limit $2::integer
+)
+delete from waybill.outbox_default as o
+using old as d
+where o.tx = d.tx and o.seq = d.seq`,
   prune_results: `with old as materialized (
   select t.id, t.queue
   from waybill.result as t

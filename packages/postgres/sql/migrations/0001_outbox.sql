@@ -35,6 +35,7 @@ create table waybill.outbox (
 
 -- Catches every row whose day has no partition yet: enqueue never depends on the partition keeper.
 create table waybill.outbox_default partition of waybill.outbox default;
+comment on table waybill.outbox_default is 'Rows of the outbox whose day has no partition yet.';
 
 -- Read by the relay: read_window.sql.
 create index outbox_tx_seq_idx on waybill.outbox (tx, seq);
@@ -104,6 +105,22 @@ comment on column waybill.timer.reason is 'delay: asked for by the producer; ret
 comment on column waybill.timer.detail is 'What happened, in words.';
 comment on column waybill.timer.failures is 'How often publishing failed.';
 comment on column waybill.timer.parked_at is 'When the message was first parked as no_handler; kept while it goes round.';
+comment on column waybill.timer.id is 'Job id; the AMQP messageId.';
+comment on column waybill.timer.kind is 'job, event, dead_letter or route, as in outbox.';
+comment on column waybill.timer.dispatch is 'Dispatch that the row becomes when it fires.';
+comment on column waybill.timer.type is 'Job name, or event name.';
+comment on column waybill.timer.version is 'Version of the payload''s shape.';
+comment on column waybill.timer.payload is 'Exact text of the body, or base64 of its bytes where it is not text.';
+comment on column waybill.timer.payload_base64 is 'True where payload is base64 of bytes that are no valid text.';
+comment on column waybill.timer.headers is 'Headers of the application: an object of strings.';
+comment on column waybill.timer.priority is 'Integer, higher first; null for the default.';
+comment on column waybill.timer.ordering_key is 'Rows of one key are published in commit order.';
+comment on column waybill.timer.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.timer.exchange is 'Exchange of kind route.';
+comment on column waybill.timer.routing_key is 'Routing key of kind route.';
+comment on column waybill.timer.expires_at is 'A job not started by then ends as cancelled.';
+comment on column waybill.timer.enqueued_at is 'When the job was first written.';
+comment on column waybill.timer.created_at is 'When this row was written.';
 
 -- Identities of logical work, chosen by producers.
 create table waybill.idempotency_key (
@@ -123,6 +140,11 @@ create index idempotency_key_expires_at_idx on waybill.idempotency_key (expires_
 
 comment on table waybill.idempotency_key is 'Which job a producer''s idempotency key stands for; scoped by job type.';
 comment on column waybill.idempotency_key.mode is 'for_a_time: until expires_at; until_end: until the job has ended.';
+comment on column waybill.idempotency_key.type is 'Job name that the key is scoped by.';
+comment on column waybill.idempotency_key.key is 'The key, 1 to 255 bytes.';
+comment on column waybill.idempotency_key.job_id is 'Job that was enqueued with it first.';
+comment on column waybill.idempotency_key.expires_at is 'End of mode for_a_time; null with until_end.';
+comment on column waybill.idempotency_key.created_at is 'When the key was taken.';
 
 -- The relay's cursor and term, one row a shard.
 create table waybill.relay (
@@ -154,3 +176,7 @@ comment on column waybill.relay.position_tx is 'Last published place of the open
 comment on column waybill.relay.position_seq is 'Last published place of the open window.';
 comment on column waybill.relay.system_identifier is 'Database cluster that the snapshots belong to; null where it cannot be read.';
 comment on column waybill.relay.outbox_oid is 'Object id of the outbox that the snapshots belong to; another one means a restored dump.';
+comment on column waybill.relay.shard is 'Part of the outbox; there is one so far.';
+comment on column waybill.relay.holder is 'Boot id of the relay that holds the term; null: nobody.';
+comment on column waybill.relay.holder_name is 'Its name, for people.';
+comment on column waybill.relay.saved_at is 'When the cursor was last saved.';

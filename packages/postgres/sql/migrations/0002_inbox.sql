@@ -23,6 +23,7 @@ create table waybill.inbox (
 
 -- Ids outside the live range: foreign messages (any UUID), jobs delayed for weeks.
 create table waybill.inbox_default partition of waybill.inbox default with (fillfactor = 45);
+comment on table waybill.inbox_default is 'Rows of the inbox whose ids lie outside all partitions.';
 
 comment on table waybill.inbox is 'What happened to each job, once per consumer group: the memory that makes effects happen once.';
 comment on column waybill.inbox.queue is 'Queue or subscription that consumed it.';
@@ -34,6 +35,11 @@ comment on column waybill.inbox.deaths is 'How often it was dead-lettered; the m
 comment on column waybill.inbox.token is 'Fencing token: one more with every claim; writes with an older one change nothing.';
 comment on column waybill.inbox.owner is 'Worker that runs it, or ran it last (worker.id).';
 comment on column waybill.inbox.cancel_requested_at is 'Somebody asked to cancel it while it ran.';
+comment on column waybill.inbox.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.inbox.type is 'Job name, or event name.';
+comment on column waybill.inbox.enqueued_at is 'When the job was first written, as the message says.';
+comment on column waybill.inbox.started_at is 'When the current or last attempt began.';
+comment on column waybill.inbox.finished_at is 'When it ended; null while it has not.';
 
 -- Presence of workers, by the database's clock.
 create table waybill.worker (
@@ -55,6 +61,14 @@ comment on table waybill.worker is 'Workers that are or were alive; a row whose 
 comment on column waybill.worker.id is 'Boot id: a fresh one for every start of a worker.';
 comment on column waybill.worker.lock_key is 'Session advisory lock that dies with the worker''s connection; null behind a transaction pooler.';
 comment on column waybill.worker.lease_until is 'End of its ownership by the database''s clock, unless renewed by the heartbeat.';
+comment on column waybill.worker.name is 'Its name, for people.';
+comment on column waybill.worker.host is 'Host that it runs on.';
+comment on column waybill.worker.pid is 'Its process id.';
+comment on column waybill.worker.version is 'Version of the package.';
+comment on column waybill.worker.queues is 'Queues that it consumes.';
+comment on column waybill.worker.running is 'Jobs that it ran at its last heartbeat.';
+comment on column waybill.worker.started_at is 'When it started.';
+comment on column waybill.worker.heartbeat_at is 'When it last renewed its lease.';
 
 -- True while the worker's lease runs and its advisory lock, where it has one, is held.
 create function waybill.worker_alive(worker_id uuid) returns boolean
@@ -110,6 +124,17 @@ create index failure_failed_at_idx on waybill.failure (failed_at);
 comment on table waybill.failure is 'Every failed attempt: class, cleaned message, stack, worker.';
 comment on column waybill.failure.fingerprint is 'Equal for failures of the same kind; groups them.';
 comment on column waybill.failure.terminal is 'True where the job was dead-lettered by it.';
+comment on column waybill.failure.failure_id is 'Order of the failures.';
+comment on column waybill.failure.id is 'Job id.';
+comment on column waybill.failure.queue is 'Queue or subscription.';
+comment on column waybill.failure.type is 'Job name, or event name.';
+comment on column waybill.failure.attempt is 'Attempt that failed.';
+comment on column waybill.failure.token is 'Fencing token of that attempt.';
+comment on column waybill.failure.failure_class is 'Class of the failure, which decides what follows.';
+comment on column waybill.failure.message is 'What went wrong: cleaned of control characters and credentials, and cut.';
+comment on column waybill.failure.stack is 'Where it went wrong; cut.';
+comment on column waybill.failure.worker is 'Worker that ran the attempt (worker.id).';
+comment on column waybill.failure.failed_at is 'When it failed.';
 
 -- Jobs that ended as failed, with their envelope, until they are redriven or pruned.
 create table waybill.dead_letter (
@@ -137,6 +162,22 @@ create index dead_letter_died_at_idx on waybill.dead_letter (died_at, id, queue)
 create index dead_letter_group_idx on waybill.dead_letter (queue, fingerprint);
 
 comment on table waybill.dead_letter is 'Jobs that ended as failed, each with its whole envelope, so that it can be redriven from here; the message itself lies in the queue''s dead-letter queue.';
+comment on column waybill.dead_letter.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.dead_letter.queue is 'Queue or subscription that it failed in.';
+comment on column waybill.dead_letter.type is 'Job name, or event name.';
+comment on column waybill.dead_letter.version is 'Version of the payload''s shape.';
+comment on column waybill.dead_letter.attempts is 'Attempts that were made.';
+comment on column waybill.dead_letter.failure_class is 'Class of the last failure.';
+comment on column waybill.dead_letter.message is 'Message of the last failure.';
+comment on column waybill.dead_letter.fingerprint is 'Equal for failures of the same kind; groups them.';
+comment on column waybill.dead_letter.payload is 'Exact text of the body, or base64 of its bytes where it is not text.';
+comment on column waybill.dead_letter.payload_base64 is 'True where payload is base64 of bytes that are no valid text.';
+comment on column waybill.dead_letter.headers is 'Headers of the application: an object of strings.';
+comment on column waybill.dead_letter.priority is 'Integer, higher first; null for the default.';
+comment on column waybill.dead_letter.ordering_key is 'Rows of one key are published in commit order.';
+comment on column waybill.dead_letter.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.dead_letter.enqueued_at is 'When the job was first written.';
+comment on column waybill.dead_letter.died_at is 'When it was dead-lettered.';
 
 -- What a succeeded job gave back.
 create table waybill.result (
@@ -151,6 +192,10 @@ create table waybill.result (
 create index result_created_at_idx on waybill.result (created_at);
 
 comment on table waybill.result is 'What succeeded jobs gave back, as JSON text.';
+comment on column waybill.result.id is 'Job id.';
+comment on column waybill.result.queue is 'Queue or subscription.';
+comment on column waybill.result.result is 'What its handler gave back, as JSON text.';
+comment on column waybill.result.created_at is 'When it succeeded.';
 
 -- Acts of operators and of the system on jobs.
 create table waybill.audit_log (
@@ -169,3 +214,10 @@ create table waybill.audit_log (
 create index audit_log_job_idx on waybill.audit_log (id);
 
 comment on table waybill.audit_log is 'Who did what to which job: cancel, retry (from the CLI or API), redrive (a message moved back by hand), release (of a parked message), rescan (of the outbox).';
+comment on column waybill.audit_log.audit_id is 'Order of the acts.';
+comment on column waybill.audit_log.at is 'When.';
+comment on column waybill.audit_log.actor is 'Who: a user''s name, or the part of Waybill.';
+comment on column waybill.audit_log.action is 'What was done.';
+comment on column waybill.audit_log.id is 'Job id; null where the act was on no job.';
+comment on column waybill.audit_log.queue is 'Queue or subscription; null where the act was on none.';
+comment on column waybill.audit_log.detail is 'Why, in the actor''s words.';

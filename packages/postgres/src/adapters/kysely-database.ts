@@ -34,8 +34,8 @@ function executorOf(tx: KyselyTransactionLike): SqlExecutor {
       const { rows } = await tx.withoutPlugins().executeQuery(compiledQuery(text, params));
       return { rows: rows as Row[] };
     },
-    // A root Kysely says false, whatever the type says.
-    inTransaction: () => tx.isTransaction,
+    // A root Kysely says false, whatever the type says, and anything else says nothing.
+    inTransaction: () => (tx as { readonly isTransaction?: boolean }).isTransaction === true,
   };
 }
 

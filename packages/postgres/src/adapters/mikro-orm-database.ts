@@ -18,7 +18,7 @@ function executorOf(em: MikroOrmManagerLike): SqlExecutor {
     query: async (text, params) => ({
       rows: (await em.execute(questionMarksOf(text), [...params])) as Row[],
     }),
-    inTransaction: () => em.isInTransaction(),
+    inTransaction: () => typeof em.isInTransaction === "function" && em.isInTransaction(),
   };
 }
 

@@ -33,7 +33,8 @@ export interface PrismaDatabaseOptions {
 function executorOf(tx: PrismaTransactionLike): SqlExecutor {
   return {
     query: async (text, params) => ({ rows: await tx.$queryRawUnsafe<Row[]>(text, ...params) }),
-    inTransaction: () => typeof tx.$connect !== "function",
+    inTransaction: () =>
+      typeof tx.$queryRawUnsafe === "function" && typeof tx.$connect !== "function",
   };
 }
 
