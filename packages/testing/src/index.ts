@@ -17,3 +17,4 @@ export {
   type PayloadPart,
 } from "./expect-enqueued.ts";
 export { runHandler, type RunHandlerOptions } from "./run-handler.ts";
+export { waitForJob, type WaitForJobOptions } from "./wait-for-job.ts";
