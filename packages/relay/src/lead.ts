@@ -1,0 +1,206 @@
+/**
+ * One term from beginning to end: reads the cursor, runs every loop, and ends when the signal says so
+ * (then what is on its way is waited for and the cursor saved) or when something essential fails
+ * (then it is given up: the next term begins where the saved cursor is).
+ */
+
+import type { Logger } from "@waybill/core";
+import { type BrokerConnection, names as namesOf } from "@waybill/rabbitmq";
+import { CursorSaver } from "./cursor-saver.ts";
+import type { Destinations } from "./destinations.ts";
+import { Dispatcher, type PublishCounts } from "./dispatcher.ts";
+import { LeaseReaper } from "./lease-reaper.ts";
+import type { ResolvedRelayOptions } from "./options.ts";
+import { keepPartitions } from "./partition-keeper.ts";
+import { loadCursor } from "./position-check.ts";
+import { prune } from "./pruner.ts";
+import type { DatabaseSession, RelayDatabase } from "./relay-database.ts";
+import { Term } from "./term.ts";
+import { fireDueTimers } from "./timers.ts";
+import { runUpkeep } from "./upkeep-loop.ts";
+import { WakeUp } from "./wake-up.ts";
+import { readOutbox } from "./window-reader.ts";
+
+/** What a term works with. */
+export interface LeadContext {
+  readonly options: ResolvedRelayOptions;
+  readonly database: RelayDatabase;
+  readonly connection: BrokerConnection;
+  readonly destinations: Destinations;
+  readonly counts: PublishCounts;
+  readonly logger: Logger;
+  readonly random: () => number;
+  readonly failpoint: (name: string) => void;
+  /** Called with what {@link Relay.status} shows of the term. */
+  readonly onLeading: (view: LeadView | undefined) => void;
+}
+
+/** A look into a running term. */
+export interface LeadView {
+  readonly wakeUp: WakeUp;
+  readonly dispatcher: Dispatcher;
+}
+
+/** A term that was taken. */
+export interface TakenTerm {
+  readonly epoch: string;
+  readonly takenAtMs: number;
+  readonly rowWasMissing: boolean;
+}
+
+/**
+ * Leads until the signal or a failure.
+ *
+ * @throws what ended the term
+ */
+export async function lead(
+  context: LeadContext,
+  taken: TakenTerm,
+  stop: AbortSignal,
+): Promise<void> {
+  const { options, database, logger } = context;
+  const term = new Term({
+    store: database.store,
+    epoch: taken.epoch,
+    takenAtMs: taken.takenAtMs,
+    leaseMs: options.leaseMs,
+    logger,
+  });
+  const session = await database.openSession();
+  try {
+    const cursor = await loadCursor(
+      session.store,
+      () => database.openPatientSession(),
+      term.epoch,
+      taken.rowWasMissing,
+      logger,
+    );
+    // A rescan may have taken longer than the lease.
+    await term.renew();
+    await runLoops({ ...context, session, term }, cursor, stop);
+  } finally {
+    await session.close();
+  }
+}
+
+interface LoopContext extends LeadContext {
+  readonly session: DatabaseSession;
+  readonly term: Term;
+}
+
+async function runLoops(
+  context: LoopContext,
+  cursor: Parameters<typeof readOutbox>[0]["cursor"],
+  stop: AbortSignal,
+): Promise<void> {
+  const { options, database, session, term, logger, random, failpoint, connection } = context;
+  const ending = new AbortController();
+  const reading = AbortSignal.any([stop, ending.signal]);
+  let failure: { readonly error: unknown } | undefined;
+  const fail = (error: unknown): void => {
+    failure ??= { error };
+    ending.abort();
+  };
+
+  const saver = new CursorSaver({
+    store: session.store,
+    epoch: term.epoch,
+    failpoint,
+    onFailed: fail,
+  });
+  const dispatcher = new Dispatcher({
+    connection,
+    destinations: context.destinations,
+    names: namesOf(options.broker.prefix),
+    confirmTimeoutMs: options.confirmTimeoutMs,
+    epoch: term.epoch,
+    store: database.store,
+    logger,
+    random,
+    failpoint,
+    counts: context.counts,
+    onSettled: (settled, hadRows) => saver.note(settled, !hadRows),
+    onFailed: fail,
+  });
+  const { schema, idlePollMs } = options;
+  const wakeUp = new WakeUp({ database, schema, idlePollMs, logger, random });
+  const stopListening = connection.onReady(() => dispatcher.pump());
+  context.onLeading({ wakeUp, dispatcher });
+  const pumping = setInterval(() => dispatcher.pump(), 250);
+  pumping.unref();
+  void session.ended.then(() => fail(new Error("the connection to the database has ended")));
+
+  const essential = [term.keep(ending.signal)];
+  const upkeep = [wakeUp.run(ending.signal), ...startUpkeep(context, wakeUp, ending.signal)];
+  for (const loop of essential) loop.catch(fail);
+  try {
+    await readOutbox(
+      {
+        store: session.store,
+        term,
+        dispatcher,
+        destinations: context.destinations,
+        wakeUp,
+        cursor,
+        limits: { rows: options.batchSize, bytes: options.batchBytes },
+        strict: database.pooled,
+        saved: () => saver.flush(),
+      },
+      reading,
+    );
+    if (failure === undefined) {
+      await dispatcher.drain(options.graceMs);
+      await saver.flush();
+    }
+  } catch (error) {
+    fail(error);
+  } finally {
+    context.onLeading(undefined);
+    clearInterval(pumping);
+    stopListening();
+    saver.stop();
+    ending.abort();
+    await dispatcher.close();
+    await Promise.allSettled([...essential, ...upkeep]);
+  }
+  if (failure !== undefined) throw failure.error;
+}
+
+/** Starts what keeps the house; none of it ever ends the term. */
+function startUpkeep(
+  context: LoopContext,
+  wakeUp: WakeUp,
+  signal: AbortSignal,
+): readonly Promise<void>[] {
+  const { options, database, logger, random } = context;
+  const { store } = database;
+  const patiently = async <T>(work: (patient: typeof store) => Promise<T>): Promise<T> => {
+    const session = await database.openPatientSession();
+    const cut = (): void => void session.close();
+    signal.addEventListener("abort", cut, { once: true });
+    try {
+      return await work(session.store);
+    } finally {
+      signal.removeEventListener("abort", cut);
+      await session.close();
+    }
+  };
+  const reaper = new LeaseReaper({ store, patiently, reapAfterMs: options.reapAfterMs, logger });
+  const start = (name: string, work: () => Promise<number>): Promise<void> =>
+    runUpkeep({ name, logger, random, work }, signal);
+  return [
+    start("timers", () =>
+      fireDueTimers({
+        store,
+        idlePollMs: options.idlePollMs,
+        logger,
+        onFired: () => wakeUp.hint(),
+      }),
+    ),
+    start("partition keeper", () =>
+      patiently((patient) => keepPartitions({ ...options, store: patient, logger })),
+    ),
+    start("pruner", () => patiently((patient) => prune({ ...options, store: patient, signal }))),
+    start("lease reaper", () => reaper.reap()),
+  ];
+}

@@ -1,0 +1,37 @@
+import type { RelayStore } from "@waybill/postgres";
+
+/** Options of {@link prune}. */
+export interface PrunerOptions {
+  readonly store: RelayStore;
+  readonly outboxRetentionMs: number;
+  readonly inboxRetentionMs: number;
+  readonly historyRetentionMs: number;
+  readonly signal: AbortSignal;
+}
+
+const batch = 1_000;
+const batchesMax = 1_000;
+const everyMs = 15 * 60_000;
+const deadWorkerMs = 24 * 3_600_000;
+
+/**
+ * Deletes what is past its retention, in small batches that lock few rows for a moment.
+ *
+ * @returns milliseconds until the next time
+ */
+export async function prune(options: PrunerOptions): Promise<number> {
+  const { store, signal, historyRetentionMs } = options;
+  const repeat = async (deleteSome: () => Promise<number>): Promise<void> => {
+    for (let n = 0; n < batchesMax && !signal.aborted; n += 1) {
+      if ((await deleteSome()) < batch) return;
+    }
+  };
+  await repeat(() => store.pruneIdempotencyKeys(batch));
+  await repeat(() => store.prune("failures", historyRetentionMs, batch));
+  await repeat(() => store.prune("results", historyRetentionMs, batch));
+  await repeat(() => store.prune("dead_letters", historyRetentionMs, batch));
+  await repeat(() => store.prune("workers", deadWorkerMs, batch));
+  await repeat(() => store.prune("inbox_default", options.inboxRetentionMs, batch));
+  await repeat(() => store.prune("outbox_default", options.outboxRetentionMs, batch));
+  return everyMs;
+}

@@ -1,0 +1,101 @@
+import type { OutboxPage, OutboxRow, PageLimits, RelayStore } from "@waybill/postgres";
+import type { Destinations } from "./destinations.ts";
+import type { Dispatcher } from "./dispatcher.ts";
+import type { Term } from "./term.ts";
+import type { WakeUp } from "./wake-up.ts";
+import { advance, type Cursor, nextRead, type WindowRead } from "./window-planner.ts";
+
+/** Options of {@link readOutbox}. */
+export interface WindowReaderOptions {
+  readonly store: RelayStore;
+  readonly term: Term;
+  readonly dispatcher: Dispatcher;
+  readonly destinations: Destinations;
+  readonly wakeUp: WakeUp;
+  /** Where to begin. */
+  readonly cursor: Cursor;
+  readonly limits: PageLimits;
+  /**
+   * Behind a transaction pooler the server may change between two statements. Then every read starts
+   * from a position that this server has saved, so one page is on its way at a time.
+   */
+  readonly strict: boolean;
+  /** Saves the cursor and waits for it. */
+  readonly saved: () => Promise<void>;
+}
+
+/** Runs the read that the planner asks for. */
+export async function runRead(
+  store: RelayStore,
+  read: WindowRead,
+  limits: PageLimits,
+): Promise<OutboxPage> {
+  switch (read.kind) {
+    case "window":
+      return await store.readWindow(read.after, read.late, limits);
+    case "late":
+      return await store.readLatePage(read.xids, read.tx, read.seq, limits);
+    case "fresh":
+      return await store.readFreshPage(read.until, read.tx, read.seq, limits);
+    case "keyed":
+      return await store.readKeyedPage(read, read.seq, read.to, limits);
+  }
+}
+
+const queuesOf = (rows: readonly OutboxRow[]): Set<string> => {
+  const queues = new Set<string>();
+  for (const { queue } of rows) if (queue !== null) queues.add(queue);
+  return queues;
+};
+
+/**
+ * Reads the outbox window by window and hands the pages to the dispatcher, until the signal.
+ *
+ * @throws what the database says, or TermLostError
+ */
+export async function readOutbox(options: WindowReaderOptions, signal: AbortSignal): Promise<void> {
+  const { store, term, dispatcher, destinations, wakeUp, limits, strict, saved } = options;
+  let { cursor } = options;
+  let found = true;
+  while (!signal.aborted) {
+    if (!dispatcher.hasRoom || (strict && dispatcher.unsettled > 0)) {
+      await Promise.race([dispatcher.changed(), aborted(signal)]);
+      continue;
+    }
+    // A process that was frozen may have lost the term meanwhile.
+    if (!term.isFresh) await term.renew();
+    wakeUp.looking(found);
+    const read = nextRead(cursor);
+    const step = advance(cursor, read, await runRead(store, read, limits));
+    found = step.rows.length > 0;
+    if (strict && !found && step.cursor.window === null && cursor.window === null) {
+      // An empty window need not move the position, and without a save it must not.
+      await wakeUp.wait(signal);
+      continue;
+    }
+    cursor = step.cursor;
+    if (found) await destinations.ensure(queuesOf(step.rows));
+    dispatcher.add(step.rows, cursor);
+    if (strict) {
+      while (dispatcher.unsettled > 0 && !signal.aborted) {
+        await Promise.race([dispatcher.changed(), aborted(signal)]);
+      }
+      await saved();
+    } else if (!found && cursor.window === null) await wakeUp.wait(signal);
+  }
+}
+
+const waits = new WeakMap<AbortSignal, Promise<void>>();
+
+/** Resolves when the signal is aborted. One listener a signal, however often it is asked. */
+function aborted(signal: AbortSignal): Promise<void> {
+  let wait = waits.get(signal);
+  if (wait === undefined) {
+    wait = new Promise((resolve) => {
+      if (signal.aborted) resolve();
+      else signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+    waits.set(signal, wait);
+  }
+  return wait;
+}
