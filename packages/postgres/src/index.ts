@@ -104,18 +104,17 @@ export {
   type ParkRequest,
   type WorkerRegistration,
 } from "./inbox-store.ts";
-export {
-  createRelayStore,
-  type CursorRecord,
-  type OutboxPage,
-  type OutboxRow,
-  type PageLimits,
-  type ParkedDispatch,
-  type Partition,
-  type PartitionedTable,
-  type PartitionList,
-  type Prunable,
-  type RelayStore,
-  type RelayStoreOptions,
-  type StoredCursor,
-} from "./relay-store.ts";
+export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";
+export type {
+  CursorRecord,
+  OutboxPage,
+  OutboxRow,
+  PageLimits,
+  ParkedDispatch,
+  Partition,
+  PartitionedTable,
+  PartitionList,
+  Prunable,
+  RelayStore,
+  StoredCursor,
+} from "./relay-records.ts";
