@@ -28,7 +28,7 @@ async function startSilence(): Promise<AsyncDisposable & { readonly port: string
   };
 }
 
-test("a database that cannot be used is explained, whatever is wrong with it", async () => {
+test.concurrent("a database that cannot be used is explained, whatever is wrong with it", async () => {
   await using silence = await startSilence();
   const good = inject("databaseUrl");
   const cases: readonly (readonly [url: string, fact: RegExp])[] = [
@@ -56,7 +56,7 @@ test("a database that cannot be used is explained, whatever is wrong with it", a
   }
 });
 
-test("a broker that cannot be used is explained, whatever is wrong with it", async () => {
+test.concurrent("a broker that cannot be used is explained, whatever is wrong with it", async () => {
   await using silence = await startSilence();
   const good = inject("rabbitmqUrl");
   const cases: readonly (readonly [url: string, fact: RegExp])[] = [
@@ -93,7 +93,7 @@ test("a broker that cannot be used is explained, whatever is wrong with it", asy
   }
 });
 
-test("a daemon ends at once where only an operator can help, and with --no-wait in any case", async () => {
+test.concurrent("a daemon ends at once where only an operator can help, and with --no-wait in any case", async () => {
   await using database = await createTestDatabase();
   await using vhost = await createTestVhost();
   const urls = { DATABASE_URL: database.url, RABBITMQ_URL: vhost.url };
@@ -117,7 +117,7 @@ test("a daemon ends at once where only an operator can help, and with --no-wait 
   expect(noSchema.stderr).toMatch(/it holds no Waybill tables. Run "waybill migrate"/);
 });
 
-test("every command says that the schema is missing, and how to make it", async () => {
+test.concurrent("every command says that the schema is missing, and how to make it", async () => {
   await using database = await createTestDatabase();
   const id = "01890000-0000-7000-8000-000000000001";
 
