@@ -2,18 +2,16 @@
  * Turns deliveries into running jobs: whatever waits and has a slot is claimed in one statement,
  * and each verdict is carried out. Claimed is what can start now and nothing else, so a dying
  * process takes no innocent prefetched delivery along.
- *
- * A job whose worker died is a suspect: perhaps it kills its process. One process runs one suspect
- * at a time, and hands further ones back in the meantime, so that a poisonous job spends its own
- * crash budget and not that of its neighbours.
  */
 
 import type { Logger } from "@waybill/core";
 import type { ClaimedRow, InboxStore } from "@waybill/postgres";
 import type { DatabaseGate } from "./database-gate.ts";
+import type { InFlight } from "./in-flight.ts";
 import type { Incoming } from "./incoming.ts";
 import type { Internals } from "./internals.ts";
-import type { ClaimedJob, JobRunner } from "./job-runner.ts";
+import type { JobRunner } from "./job-runner.ts";
+import { JobStarts, type SlottedJob } from "./job-starts.ts";
 import { databaseErrorKind } from "./own-database.ts";
 import type { Parking } from "./parking.ts";
 import type { Registry } from "./registry.ts";
@@ -39,8 +37,7 @@ export interface ClaimsOptions<Tx> {
   readonly crashBudget: number;
   /** Undefined while this worker must not claim. */
   readonly bootId: () => string | undefined;
-  /** Jobs that this process is claiming, running or settling, by key. */
-  readonly inFlight: Set<string>;
+  readonly inFlight: InFlight;
 }
 
 /** See the head of the file. */
@@ -50,13 +47,20 @@ export class Claims<Tx> {
   #scheduled = false;
   #claiming = false;
   #stopped = false;
-  /** Key of the suspect that runs now. */
-  #suspect: string | undefined;
+  readonly #starts: JobStarts<Tx>;
+  /** Deliveries whose claim got no answer: perhaps their jobs are ours, so they stay here. */
+  #doubtful: (readonly [Incoming, WorkQueue])[] = [];
   /** Jobs on their way from claim to ack. */
   readonly #open = new Set<Promise<void>>();
 
   constructor(options: ClaimsOptions<Tx>) {
     this.#options = options;
+    this.#starts = new JobStarts({
+      ...options,
+      track: (work) => this.track(work),
+      onChange: () => this.schedule(),
+      onLanded: (incoming, queue) => this.#land(incoming, queue),
+    });
   }
 
   addQueue(queue: WorkQueue): void {
@@ -66,6 +70,8 @@ export class Claims<Tx> {
   /** Claims no more. */
   stop(): void {
     this.#stopped = true;
+    this.#starts.stop();
+    for (const [incoming] of this.#doubtful.splice(0)) incoming.delivery.requeue();
   }
 
   /** Resolves when no claimed job is left. */
@@ -89,7 +95,9 @@ export class Claims<Tx> {
     const { gate, bootId } = this.#options;
     const me = bootId();
     if (this.#claiming || this.#stopped || !gate.open || me === undefined) return;
+    if (!this.#starts.mayClaim) return;
     this.#claiming = true;
+    for (const [incoming, queue] of this.#doubtful.splice(0)) queue.putBack([incoming]);
     let progress = false;
     try {
       const batch = this.#gather(me);
@@ -107,10 +115,10 @@ export class Claims<Tx> {
 
   /** Deliveries to claim now, one of each job; each has a slot. */
   #gather(me: string): ReadonlyMap<Incoming, WorkQueue> {
-    const { inFlight, parking } = this.#options;
+    const { inFlight } = this.#options;
     const batch = new Map<Incoming, WorkQueue>();
     const keys = new Set<string>();
-    let mayTakeSuspect = this.#suspect === undefined;
+    let { mayTakeSuspect } = this.#starts;
     for (const queue of this.#queues) {
       const later: Incoming[] = [];
       const taken = queue.take(claimMax - batch.size, mayTakeSuspect);
@@ -120,7 +128,7 @@ export class Claims<Tx> {
           // A second copy: what becomes of it depends on the first.
           later.push(incoming);
         } else if (inFlight.has(incoming.key)) {
-          this.track(parking.hold(incoming, me));
+          this.hold(incoming, me);
         } else {
           keys.add(incoming.key);
           batch.set(incoming, queue);
@@ -129,7 +137,7 @@ export class Claims<Tx> {
       queue.putBack(later);
     }
     for (const [incoming, queue] of batch) {
-      inFlight.add(incoming.key);
+      inFlight.add(incoming);
       queue.busy += 1;
     }
     return batch;
@@ -143,6 +151,12 @@ export class Claims<Tx> {
       const kind = databaseErrorKind(error);
       if (kind === "down") {
         gate.close(error);
+        for (const [incoming, queue] of batch) {
+          this.#forget(incoming, queue);
+          if (this.#stopped) incoming.delivery.requeue();
+          else this.#doubtful.push([incoming, queue]);
+        }
+        return;
       } else if (batch.size > 1) {
         // One bad or locked row must not keep its neighbours from running.
         for (const single of batch) await this.#claim(me, new Map([single]));
@@ -159,8 +173,7 @@ export class Claims<Tx> {
       for (const [incoming, queue] of batch) {
         this.#forget(incoming, queue);
         // A row that stays locked belongs to a frozen transaction: the others go first meanwhile.
-        if (kind === "retry") setTimeout(() => this.#again(incoming, queue), lockedRowMs);
-        else this.#again(incoming, queue);
+        setTimeout(() => this.#again(incoming, queue), lockedRowMs);
       }
     }
   }
@@ -179,103 +192,55 @@ export class Claims<Tx> {
     const rows = await this.#options.store.claim(me, requests);
     await this.#options.internals.failpoint("worker.afterClaim");
     const byKey = new Map(rows.map((row) => [keyOf(row), row]));
+    const jobs: SlottedJob<Tx>[] = [];
     for (const [incoming, queue] of batch) {
       const row = byKey.get(incoming.key);
       if (row === undefined) throw new Error(`The claim gave no row for ${incoming.envelope.id}.`);
-      this.#carryOut(me, incoming, queue, row);
+      const { type, version } = incoming.envelope;
+      const registration = this.#options.registry.find(queue.name, type, version);
+      // Only messages with a handler are claimed here, so the second part is for the compiler.
+      if (verdictOf(row, me) === "run" && registration !== undefined) {
+        jobs.push({ job: { incoming, row, registration }, queue });
+      } else {
+        this.#letGo(me, incoming, queue, row);
+      }
     }
+    await this.#starts.start(jobs);
   }
 
-  #carryOut(me: string, incoming: Incoming, queue: WorkQueue, row: ClaimedRow): void {
+  #letGo(me: string, incoming: Incoming, queue: WorkQueue, row: ClaimedRow): void {
     const { logger, parking } = this.#options;
     const verdict = verdictOf(row, me);
-    if (verdict === "run") {
-      this.#start(incoming, queue, row);
-      return;
-    }
     const { id: jobId, dispatch } = incoming.envelope;
     const fields = { jobId, queue: queue.name, dispatch, state: row.state };
     this.#forget(incoming, queue);
-    switch (verdict) {
-      case "held":
-        this.track(parking.hold(incoming, row.owner));
-        return;
-      case "cancelled":
-        logger.warn(fields, "job cancelled");
-        break;
-      case "stale":
-      case "duplicate":
-        logger.debug(fields, `delivery is ${verdict === "stale" ? "stale" : "a duplicate"}`);
-        break;
+    if (verdict === "held") {
+      this.track(parking.hold(incoming, row.owner));
+      return;
     }
+    if (verdict === "cancelled") logger.warn(fields, "job cancelled");
+    else logger.debug({ ...fields, verdict }, "delivery settled without a run");
     incoming.delivery.ack();
-  }
-
-  #start(incoming: Incoming, queue: WorkQueue, row: ClaimedRow): void {
-    const { registry, runner, crashBudget, bootId } = this.#options;
-    const { type, version } = incoming.envelope;
-    const registration = registry.find(queue.name, type, version);
-    // Only known messages are claimed here.
-    if (registration === undefined) throw new Error(`No handler for ${type}.`);
-    const job: ClaimedJob<Tx> = { incoming, row, registration };
-    if (row.crashes > crashBudget) {
-      this.#bury(runner.bury(job), incoming, queue);
-      return;
-    }
-    // Stopped, or this boot id died, while the claim was on its way.
-    if (this.#stopped || bootId() !== row.owner) {
-      this.track(this.#putAside(job, queue, false));
-      return;
-    }
-    if (row.crashes > 0) {
-      if (this.#suspect !== undefined) {
-        this.track(this.#putAside(job, queue, true));
-        return;
-      }
-      this.#suspect = incoming.key;
-    }
-    let slot: WorkQueue | undefined = queue;
-    const freeSlot = (): void => {
-      if (slot === undefined) return;
-      slot.busy -= 1;
-      slot = undefined;
-      if (this.#suspect === incoming.key) this.#suspect = undefined;
-      this.schedule();
-    };
-    this.track(
-      runner.run(job, freeSlot).finally(() => {
-        freeSlot();
-        this.#options.inFlight.delete(incoming.key);
-      }),
-    );
-  }
-
-  /** Gives a claimed job back unstarted; a suspect stays here for its turn. */
-  async #putAside(job: ClaimedJob<Tx>, queue: WorkQueue, wait: boolean): Promise<void> {
-    const { incoming, row } = job;
-    try {
-      const dispatch = incoming.envelope.dispatch;
-      await this.#options.settlements.release({ ...row, dispatch });
-    } catch (err) {
-      this.#options.logger.warn({ err, jobId: row.id }, "job could not be handed back");
-    }
-    this.#forget(incoming, queue);
-    if (wait && !this.#stopped) {
-      queue.pushSuspect(incoming);
-      this.schedule();
-    } else {
-      incoming.delivery.requeue();
-    }
-  }
-
-  #bury(work: Promise<void>, incoming: Incoming, queue: WorkQueue): void {
-    this.track(work.finally(() => this.#forget(incoming, queue)));
   }
 
   #forget(incoming: Incoming, queue: WorkQueue): void {
     queue.busy -= 1;
-    this.#options.inFlight.delete(incoming.key);
+    this.#land(incoming, queue);
     this.schedule();
+  }
+
+  #land(incoming: Incoming, queue: WorkQueue): void {
+    const successor = this.#options.inFlight.remove(incoming.key);
+    if (successor !== undefined) this.#again(successor, queue);
+  }
+
+  /**
+   * Puts a copy of a job in flight aside: here, if it replaces a lost delivery, so that the broker
+   * has the job if this process dies; else in the database.
+   */
+  hold(copy: Incoming, me: string): void {
+    const { inFlight, parking } = this.#options;
+    if (!inFlight.keepSuccessor(copy)) this.track(parking.hold(copy, me));
   }
 
   /** Counts work on a delivery as open until it is done. */

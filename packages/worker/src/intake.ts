@@ -8,6 +8,7 @@ import {
 } from "@waybill/core";
 import { type Delivery, incomingMessage } from "@waybill/rabbitmq";
 import type { Claims } from "./claims.ts";
+import type { InFlight } from "./in-flight.ts";
 import { incomingOf } from "./incoming.ts";
 import type { Parking } from "./parking.ts";
 import type { Registry } from "./registry.ts";
@@ -21,6 +22,8 @@ export interface IntakeOptions<Tx> {
   readonly registry: Registry<Tx>;
   readonly claims: Claims<Tx>;
   readonly parking: Parking;
+  readonly inFlight: InFlight;
+  readonly bootId: () => string | undefined;
   /** False while nothing may be taken: what arrives goes back. */
   readonly accepts: () => boolean;
 }
@@ -43,7 +46,8 @@ export class Intake<Tx> {
 
   /** Takes a delivery. Never throws. */
   take(delivery: Delivery): void {
-    const { queue, registry, claims, parking, accepts } = this.#options;
+    const { queue, registry, claims, parking, accepts, inFlight } = this.#options;
+    const me = this.#options.bootId();
     if (!accepts()) {
       delivery.requeue();
       return;
@@ -60,6 +64,8 @@ export class Intake<Tx> {
         ? `version ${envelope.version} of "${envelope.type}"`
         : `"${envelope.type}"`;
       claims.track(parking.park(incoming, `no worker has a handler for ${what}`));
+    } else if (inFlight.has(incoming.key) && me !== undefined) {
+      claims.hold(incoming, me);
     } else {
       queue.push(incoming);
       claims.schedule();

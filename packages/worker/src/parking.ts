@@ -14,6 +14,7 @@ import {
 import type { ClaimedRow } from "@waybill/postgres";
 import type { DatabaseGate } from "./database-gate.ts";
 import { Batcher } from "./batcher.ts";
+import type { InFlight } from "./in-flight.ts";
 import type { Incoming } from "./incoming.ts";
 import { databaseErrorKind, type OwnDatabase } from "./own-database.ts";
 import { plainEnvelope, type Settlements } from "./settlements.ts";
@@ -33,7 +34,7 @@ export interface ParkingOptions {
   readonly random: () => number;
   readonly noHandlerWindowMs: number;
   readonly bootId: () => string | undefined;
-  readonly inFlight: Set<string>;
+  readonly inFlight: InFlight;
 }
 
 interface Burial {
@@ -160,12 +161,13 @@ export class Parking {
       await this.hold(incoming, owner);
       return;
     }
-    inFlight.add(key);
+    inFlight.add(incoming);
     let buried: Buried;
     try {
       buried = await this.#addBurial({ incoming, owner, failure });
     } finally {
-      inFlight.delete(key);
+      // A copy that arrived meanwhile goes back; whoever gets it sees what became of the job.
+      inFlight.remove(key)?.delivery.requeue();
     }
     if (buried.verdict === "held") {
       await this.hold(incoming, buried.owner);

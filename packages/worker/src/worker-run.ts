@@ -17,6 +17,7 @@ import {
 } from "@waybill/rabbitmq";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
+import { InFlight } from "./in-flight.ts";
 import { Intake } from "./intake.ts";
 import type { Internals } from "./internals.ts";
 import { JobRunner } from "./job-runner.ts";
@@ -57,6 +58,7 @@ export class WorkerRun<Tx> {
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
+  readonly #inFlight = new InFlight();
   readonly #queues: readonly WorkQueue[];
   readonly #connection: BrokerConnection;
   readonly #consumers: Consumer[] = [];
@@ -89,8 +91,8 @@ export class WorkerRun<Tx> {
       },
       settlements,
     );
-    const inFlight = new Set<string>();
     const bootId = (): string | undefined => this.#presence.bootId;
+    const inFlight = this.#inFlight;
     this.#parking = new Parking({
       database: ownDatabase,
       settlements,
@@ -205,6 +207,8 @@ export class WorkerRun<Tx> {
       registry,
       claims: this.#claims,
       parking: this.#parking,
+      inFlight: this.#inFlight,
+      bootId: () => this.#presence.bootId,
       accepts: () => this.#mayTake,
     });
     const consumer = createConsumer({

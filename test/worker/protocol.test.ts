@@ -1,0 +1,407 @@
+import { randomUUID } from "node:crypto";
+import { newJobId } from "@waybill/core";
+import { type ClaimRequest, createInboxStore, type InboxStore, migrate } from "@waybill/postgres";
+import fc from "fast-check";
+import { beforeAll, describe, expect, test } from "vitest";
+import { verdictOf } from "../../packages/worker/src/verdict.ts";
+import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { claimOf, type ModelMessage, type ModelRow } from "./support/protocol-model.ts";
+
+const owners = { me: randomUUID(), alive: randomUUID(), dead: randomUUID() };
+const nameOf = (owner: string | null): ModelRow["owner"] =>
+  owner === null ? null : owner === owners.me ? "me" : owner === owners.alive ? "alive" : "dead";
+
+let database: TestDatabase;
+let store: InboxStore;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await migrate(database.pool);
+  store = createInboxStore(database.pool);
+  const worker = { host: "h", pid: 1, version: "0", queues: ["q"], lockKey: null };
+  for (const name of ["me", "alive"] as const) {
+    await store.register({ ...worker, id: owners[name], name, leaseMs: 600_000 });
+  }
+  return () => database[Symbol.asyncDispose]();
+});
+
+const request = (id: string, message: ModelMessage): ClaimRequest => ({
+  id,
+  queue: "q",
+  type: "t",
+  dispatch: message.dispatch,
+  death: message.death,
+  enqueuedAt: null,
+  expiresAt: message.isExpired ? new Date(Date.now() - 60_000) : null,
+});
+
+async function plant(id: string, row: ModelRow): Promise<void> {
+  await database.pool.query(
+    `insert into waybill.inbox (id, queue, type, state, attempt, crashes, dispatch, deaths, token, owner, cancel_requested_at, finished_at)
+     values ($1, 'q', 't', $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+    [
+      id,
+      row.state,
+      row.attempt,
+      row.crashes,
+      row.dispatch,
+      row.deaths,
+      row.token,
+      row.owner === null ? null : owners[row.owner],
+      row.isCancelRequested ? new Date() : null,
+      ["succeeded", "failed", "cancelled"].includes(row.state) ? new Date(0) : null,
+    ],
+  );
+}
+
+async function look(id: string): Promise<ModelRow | undefined> {
+  const [row] = await database.rows<Record<string, unknown>>(
+    "select * from waybill.inbox where id = $1",
+    [id],
+  );
+  if (row === undefined) return undefined;
+  return {
+    state: row["state"] as ModelRow["state"],
+    attempt: Number(row["attempt"]),
+    crashes: Number(row["crashes"]),
+    dispatch: Number(row["dispatch"]),
+    deaths: Number(row["deaths"]),
+    token: Number(row["token"]),
+    owner: nameOf(row["owner"] as string | null),
+    isCancelRequested: row["cancel_requested_at"] !== null,
+  };
+}
+
+const row = (changes: Partial<ModelRow>): ModelRow => ({
+  state: "running",
+  attempt: 1,
+  crashes: 0,
+  dispatch: 2,
+  deaths: 0,
+  token: 5,
+  owner: "dead",
+  isCancelRequested: false,
+  ...changes,
+});
+const message = (changes: Partial<ModelMessage> = {}): ModelMessage => ({
+  dispatch: 2,
+  death: 0,
+  isExpired: false,
+  ...changes,
+});
+
+/** Every line of the table: the row there is, the message that comes, what the line says. */
+const table: readonly [
+  line: string,
+  before: ModelRow | undefined,
+  message: ModelMessage,
+  verdict: ReturnType<typeof claimOf>["verdict"],
+  after: Partial<ModelRow>,
+][] = [
+  [
+    "absent runs",
+    undefined,
+    message(),
+    "run",
+    { state: "running", attempt: 1, token: 1, owner: "me" },
+  ],
+  [
+    "absent and expired ends as cancelled",
+    undefined,
+    message({ isExpired: true }),
+    "cancelled",
+    { state: "cancelled", attempt: 0 },
+  ],
+  [
+    "absent dead letter keeps its marker",
+    undefined,
+    message({ death: 3 }),
+    "run",
+    { deaths: 3, attempt: 1 },
+  ],
+  [
+    "running with a live owner is held, same dispatch",
+    row({ owner: "alive" }),
+    message(),
+    "held",
+    row({ owner: "alive" }),
+  ],
+  [
+    "running with a live owner is held, later dispatch",
+    row({ owner: "alive" }),
+    message({ dispatch: 9 }),
+    "held",
+    row({ owner: "alive" }),
+  ],
+  [
+    "running with a live owner is held, expired",
+    row({ owner: "alive" }),
+    message({ isExpired: true }),
+    "held",
+    row({ owner: "alive" }),
+  ],
+  [
+    "running with a live owner is held, cancel requested",
+    row({ owner: "alive", isCancelRequested: true }),
+    message(),
+    "held",
+    { state: "running", token: 5 },
+  ],
+  [
+    "running with a dead owner is taken over and the crash counted",
+    row({}),
+    message(),
+    "run",
+    { crashes: 1, attempt: 1, token: 6, owner: "me" },
+  ],
+  [
+    "running with a dead owner is taken over by an older copy too",
+    row({}),
+    message({ dispatch: 1 }),
+    "run",
+    { crashes: 1, dispatch: 2, token: 6 },
+  ],
+  [
+    "running with a dead owner and a cancel request ends as cancelled",
+    row({ isCancelRequested: true }),
+    message(),
+    "cancelled",
+    { state: "cancelled", crashes: 0 },
+  ],
+  [
+    "running and mine runs: the answer to the claim was lost",
+    row({ owner: "me" }),
+    message(),
+    "run",
+    { crashes: 0, attempt: 1, token: 6 },
+  ],
+  [
+    "waiting for a retry ignores the copy of the finished attempt",
+    row({ state: "retry_waiting", owner: null }),
+    message(),
+    "stale",
+    row({ state: "retry_waiting", owner: null }),
+  ],
+  [
+    "waiting for a retry ignores an older copy",
+    row({ state: "retry_waiting" }),
+    message({ dispatch: 1 }),
+    "stale",
+    { state: "retry_waiting", token: 5 },
+  ],
+  [
+    "waiting for a retry runs when the retry comes",
+    row({ state: "retry_waiting" }),
+    message({ dispatch: 3 }),
+    "run",
+    { attempt: 2, token: 6, dispatch: 3, crashes: 0 },
+  ],
+  [
+    "waiting with a cancel request ends as cancelled",
+    row({ state: "retry_waiting", isCancelRequested: true }),
+    message({ dispatch: 3 }),
+    "cancelled",
+    { state: "cancelled" },
+  ],
+  [
+    "waiting and expired ends as cancelled",
+    row({ state: "retry_waiting" }),
+    message({ dispatch: 3, isExpired: true }),
+    "cancelled",
+    { state: "cancelled" },
+  ],
+  [
+    "succeeded is a duplicate",
+    row({ state: "succeeded" }),
+    message({ dispatch: 9 }),
+    "duplicate",
+    row({ state: "succeeded" }),
+  ],
+  [
+    "cancelled is a duplicate",
+    row({ state: "cancelled" }),
+    message({ dispatch: 9 }),
+    "duplicate",
+    row({ state: "cancelled" }),
+  ],
+  [
+    "failed with the marker of its latest death is redriven",
+    row({ state: "failed", deaths: 2, attempt: 7, crashes: 3 }),
+    message({ death: 2 }),
+    "run",
+    { state: "running", attempt: 1, crashes: 0, deaths: 2, token: 6 },
+  ],
+  [
+    "failed with the marker of an earlier death is a duplicate",
+    row({ state: "failed", deaths: 2 }),
+    message({ death: 1 }),
+    "duplicate",
+    row({ state: "failed", deaths: 2 }),
+  ],
+  [
+    "failed without a marker is a duplicate",
+    row({ state: "failed", deaths: 1 }),
+    message({ dispatch: 9 }),
+    "duplicate",
+    row({ state: "failed", deaths: 1 }),
+  ],
+];
+
+describe("each line of the claim's table", () => {
+  test.each(table)("%s", async (_line, before, incoming, verdict, after) => {
+    const id = newJobId();
+    if (before !== undefined) await plant(id, before);
+
+    const [claimed] = await store.claim(owners.me, [request(id, incoming)]);
+
+    expect(claimed === undefined ? undefined : verdictOf(claimed, owners.me)).toBe(verdict);
+    expect(await look(id)).toMatchObject(after);
+    expect(claimOf(before, incoming)).toMatchObject({ verdict, row: after });
+  });
+});
+
+test("a claim of many jobs at once decides each as the table does", async () => {
+  const states = [
+    "queued",
+    "running",
+    "retry_waiting",
+    "succeeded",
+    "failed",
+    "cancelled",
+  ] as const;
+  const small = fc.integer({ min: 1, max: 3 });
+  const anyRow: fc.Arbitrary<ModelRow> = fc.record({
+    state: fc.constantFrom(...states),
+    attempt: small,
+    crashes: fc.integer({ min: 0, max: 3 }),
+    dispatch: small,
+    deaths: fc.integer({ min: 0, max: 2 }),
+    token: small,
+    owner: fc.constantFrom("me", "alive", "dead", null),
+    isCancelRequested: fc.boolean(),
+  });
+  const anyMessage: fc.Arbitrary<ModelMessage> = fc.record({
+    dispatch: small,
+    death: fc.integer({ min: 0, max: 2 }),
+    isExpired: fc.boolean(),
+  });
+  const jobs = fc.array(fc.tuple(fc.option(anyRow, { nil: undefined }), anyMessage), {
+    minLength: 1,
+    maxLength: 40,
+  });
+
+  await fc.assert(
+    fc.asyncProperty(jobs, async (batch) => {
+      const planted = batch.map(([before, incoming]) => ({ id: newJobId(), before, incoming }));
+      for (const { id, before } of planted) if (before !== undefined) await plant(id, before);
+
+      const rows = await store.claim(
+        owners.me,
+        planted.map(({ id, incoming }) => request(id, incoming)),
+      );
+
+      expect(rows).toHaveLength(planted.length);
+      for (const { id, before, incoming } of planted) {
+        const claimed = rows.find((each) => each.id === id);
+        const expected = claimOf(before, incoming);
+        expect(claimed && verdictOf(claimed, owners.me)).toBe(expected.verdict);
+        expect(await look(id)).toEqual(expected.row);
+      }
+    }),
+    { numRuns: 40 },
+  );
+});
+
+test("a redrive by hand is recorded once and closes its dead letter", async () => {
+  const id = newJobId();
+  await plant(id, row({ state: "failed", deaths: 1 }));
+  await database.pool.query(
+    `insert into waybill.dead_letter (id, queue, type, attempts, failure_class, message, fingerprint, payload, enqueued_at)
+     values ($1, 'q', 't', 3, 'unknown', 'm', 'f', '{}', now())`,
+    [id],
+  );
+
+  const [first] = await store.claim(owners.me, [request(id, message({ death: 1 }))]);
+  await store.release([{ id, queue: "q", token: first?.token ?? "", dispatch: 2 }]);
+  await store.claim(owners.me, [request(id, message({ death: 1 }))]);
+
+  expect(await database.rows("select action from waybill.audit_log where id = $1", [id])).toEqual([
+    { action: "redrive" },
+  ]);
+  expect(await database.rows("select id from waybill.dead_letter where id = $1", [id])).toEqual([]);
+});
+
+test("a job handed back runs again with its next delivery and spends no attempt", async () => {
+  const id = newJobId();
+  const [first] = await store.claim(owners.alive, [request(id, message())]);
+
+  const released = await store.release([
+    { id, queue: "q", token: first?.token ?? "", dispatch: message().dispatch },
+  ]);
+  const [second] = await store.claim(owners.me, [request(id, message())]);
+
+  expect(released).toHaveLength(1);
+  expect(second).toMatchObject({ state: "running", attempt: 1, crashes: 0 });
+});
+
+test("a write with an older token changes nothing", async () => {
+  const id = newJobId();
+  const [old] = await store.claim(owners.dead, [request(id, message())]);
+  await store.claim(owners.me, [request(id, message())]);
+  const before = await look(id);
+  const stale = { id, queue: "q", token: old?.token ?? "", dispatch: 2 };
+
+  const changed = [
+    ...(await store.complete([{ ...stale, result: null }])),
+    ...(await store.release([stale])),
+  ];
+
+  expect(changed).toEqual([]);
+  expect(await look(id)).toEqual(before);
+});
+
+test("a worker whose session lock is gone is dead before its lease is over", async () => {
+  const id = newJobId();
+  const holder = await database.pool.connect();
+  const key = "4711";
+  const owner = randomUUID();
+  const registration = { name: "w", host: "h", pid: 1, version: "0", queues: ["q"] };
+  await createInboxStore(holder).lock(key);
+  await store.register({ ...registration, id: owner, lockKey: key, leaseMs: 600_000 });
+  await store.claim(owner, [request(id, message())]);
+
+  const [while_] = await store.claim(owners.me, [request(id, message())]);
+  await holder.query("select pg_advisory_unlock_all()");
+  holder.release();
+  const [after] = await store.claim(owners.me, [request(id, message())]);
+
+  expect(while_).toMatchObject({ owner, state: "running" });
+  expect(after).toMatchObject({ owner: owners.me, crashes: 1 });
+});
+
+test("statements of the worker use the primary key on an empty table, whatever was planned before", async () => {
+  const client = await database.pool.connect();
+  try {
+    await client.query(
+      "set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off",
+    );
+    const { statementsFor } = await import("@waybill/postgres");
+    const statements = statementsFor();
+    for (const name of [
+      "complete_jobs",
+      "fail_attempts",
+      "release_jobs",
+      "read_outcomes",
+    ] as const) {
+      const { rows } = await client.query<{ "QUERY PLAN": string }>({
+        text: `explain ${statements[name].text}`,
+        values: ["[]"],
+      });
+      const plan = rows.map((line) => line["QUERY PLAN"]).join("\n");
+      expect(plan).not.toMatch(/Seq Scan on inbox/);
+      expect(plan).toMatch(/Index (Only )?Scan using inbox/);
+    }
+  } finally {
+    client.release(true);
+  }
+});
