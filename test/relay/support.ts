@@ -110,6 +110,30 @@ export async function inTransaction<T>(
   }
 }
 
+/** A transaction that is open until it is committed; rolled back at the end of the test. */
+export interface OpenTransaction extends AsyncDisposable {
+  readonly client: ClientBase;
+  commit(): Promise<void>;
+}
+
+/** Begins a transaction on a connection of the pool. */
+export async function openTransaction(pool: Pool): Promise<OpenTransaction> {
+  const client = await pool.connect();
+  await client.query("begin");
+  let open = true;
+  const end = async (statement: string): Promise<void> => {
+    if (!open) return;
+    open = false;
+    await client.query(statement);
+    client.release();
+  };
+  return {
+    client,
+    commit: () => end("commit"),
+    [Symbol.asyncDispose]: () => end("rollback"),
+  };
+}
+
 /** Starts the house without a relay. */
 export async function startHouse(options: HouseOptions = {}): Promise<House> {
   const database = await createTestDatabase(options.database);

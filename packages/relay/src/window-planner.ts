@@ -144,6 +144,10 @@ export function advance<Row extends PlannedRow>(
   page: WindowPage<Row>,
 ): WindowStep<Row> {
   const last = page.rows.at(-1);
+  if (page.full && last === undefined && read.kind !== "keyed") {
+    // Going on would skip what it held back.
+    throw new RangeError(`a full page of kind ${read.kind} without a row`);
+  }
   switch (read.kind) {
     case "window": {
       if (!page.full || last === undefined) {

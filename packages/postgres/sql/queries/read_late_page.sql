@@ -20,7 +20,7 @@ with next as materialized (
 page as materialized (
   select
     o.*,
-    sum(octet_length(o.payload)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
+    sum(coalesce(octet_length(o.payload), 0)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
   from (
     select
       o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,

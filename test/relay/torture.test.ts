@@ -1,0 +1,123 @@
+/**
+ * Transactions that commit in another order than they began, roll back in part and in whole, beside
+ * one that stays open throughout (B1, B2, A04): every committed job is published, nothing else is,
+ * and jobs of one key in the order of their commits.
+ */
+
+import { setTimeout as delay } from "node:timers/promises";
+import type { ClientBase } from "pg";
+import { expect, test } from "vitest";
+
+import { eventually } from "../support/index.ts";
+import { enqueue, type House, inTransaction, openTransaction, startHouse } from "./support.ts";
+
+const writers = 12;
+const turns = 25;
+
+/** A reproducible stream of numbers in [0, 1). */
+function randomOf(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+/** What was committed: ids, and those of each key in commit order (told by a locked counter). */
+interface Ledger {
+  readonly committed: Set<string>;
+  readonly byKey: Map<string, string[]>;
+}
+
+class Rollback extends Error {}
+
+async function turn(client: ClientBase, random: () => number, ledger: Ledger): Promise<() => void> {
+  const mine: string[] = [];
+  const keyed: [key: string, id: string][] = [];
+  const some = 1 + Math.floor(random() * 3);
+  // Before any lock: this transaction may get the lower xid and commit later.
+  for (let n = 0; n < some; n += 1) mine.push(...(await enqueue(client, [{}])));
+  if (random() < 0.5) {
+    await client.query("savepoint s");
+    const ids = await enqueue(client, [{}, {}]);
+    if (random() < 0.5) await client.query("rollback to savepoint s");
+    else mine.push(...ids);
+  }
+  await delay(random() * 30);
+  if (random() < 0.6) {
+    const key = `key-${Math.floor(random() * 4)}`;
+    // Writers of a key are serialised by their own data, as in an application.
+    await client.query("update account set version = version + 1 where name = $1", [key]);
+    await delay(random() * 5);
+    const ids = await enqueue(client, [{ ordering_key: key }]);
+    mine.push(...ids);
+    keyed.push([key, ids[0] ?? ""]);
+  }
+  await delay(random() * 10);
+  if (random() < 0.15) throw new Rollback();
+  return () => {
+    for (const id of mine) ledger.committed.add(id);
+    for (const [key, id] of keyed) ledger.byKey.set(key, [...(ledger.byKey.get(key) ?? []), id]);
+  };
+}
+
+async function write(house: House, seed: number): Promise<Ledger> {
+  const ledger: Ledger = { committed: new Set(), byKey: new Map() };
+  const one = async (writer: number): Promise<void> => {
+    const random = randomOf(seed * 1_000 + writer);
+    for (let n = 0; n < turns; n += 1) {
+      try {
+        await inTransaction(house.database.pool, async (client) => {
+          const note = await turn(client, random, ledger);
+          note();
+        });
+      } catch (error) {
+        if (!(error instanceof Rollback)) throw error;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: writers }, (_, writer) => one(writer)));
+  return ledger;
+}
+
+async function torture(seed: number, batchSize: number): Promise<void> {
+  await using house = await startHouse({ database: { poolSize: writers + 4 } });
+  await house.database.rows("create table account (name text primary key, version int)");
+  await house.database.rows(
+    "insert into account select 'key-' || n, 0 from generate_series(0, 3) as n",
+  );
+  await house.declare("email");
+  const collected = await house.collect("email");
+  house.startRelay({ batchSize });
+  await using held = await openTransaction(house.database.pool);
+  const open = held.client;
+  const late = await enqueue(open, [{}, { ordering_key: "late" }]);
+
+  const ledger = await write(house, seed);
+
+  // Nothing waited for the open transaction.
+  const missing = (): Set<string> => ledger.committed.difference(new Set(collected.ids));
+  await eventually(() => expect(missing()).toEqual(new Set()));
+  expect(new Set(collected.ids)).toEqual(ledger.committed);
+  await held.commit();
+  for (const id of late) ledger.committed.add(id);
+  await eventually(() => expect(missing()).toEqual(new Set()));
+  expect(new Set(collected.ids)).toEqual(ledger.committed);
+  expect(collected.messages).toHaveLength(ledger.committed.size);
+  for (const [key, order] of ledger.byKey) {
+    const keyOf = new Map(
+      collected.messages.map(({ id, headers }) => [id, headers["waybill-ordering-key"]]),
+    );
+    expect(collected.ids.filter((id) => keyOf.get(id) === key)).toEqual(order);
+  }
+}
+
+test("whatever the order of commits, every committed job is published once, none else, and a key's jobs in commit order", async () => {
+  await torture(1, 1_000);
+});
+
+test("the same while every window is paged two rows at a time", async () => {
+  await torture(2, 2);
+});
