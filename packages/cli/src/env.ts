@@ -59,7 +59,7 @@ export const environmentVariables: readonly EnvironmentVariable[] = [
   ),
   variable(
     "WAYBILL_NAME",
-    "Name of this process in logs, connection names and the table worker or relay; default: host and process id",
+    "Name of this process in logs, in the database and in the management UI; default: the host's name",
   ),
   variable(
     "WAYBILL_GRACE",

@@ -1,0 +1,196 @@
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { migrate } from "@waybill/postgres";
+import {
+  createTestDatabase,
+  createTestVhost,
+  eventually,
+  startProxy,
+  type TestDatabase,
+  type TestProcess,
+  type TestVhost,
+} from "../support/index.ts";
+import { type Environment, runCli, startCli } from "./support.ts";
+
+const moduleOf = (name: string): string =>
+  fileURLToPath(new URL(`modules/${name}`, import.meta.url));
+
+interface Place extends AsyncDisposable {
+  readonly database: TestDatabase;
+  readonly vhost: TestVhost;
+  readonly env: Environment;
+  enqueue(to: string): Promise<string>;
+  sent(): Promise<readonly string[]>;
+}
+
+async function startPlace(): Promise<Place> {
+  const database = await createTestDatabase();
+  const vhost = await createTestVhost();
+  await migrate(database.pool);
+  await database.rows("create table sent (email text)");
+  return {
+    database,
+    vhost,
+    env: { DATABASE_URL: database.url, RABBITMQ_URL: vhost.url, WAYBILL_PREFIX: vhost.prefix },
+    async enqueue(to) {
+      const job = { type: "email.welcome", queue: "emails", payload: { to } };
+      const [row] = await database.rows<{ id: string }>(
+        "select id from waybill.enqueue(($1::text)::jsonb)",
+        [JSON.stringify([job])],
+      );
+      return row?.id ?? "";
+    },
+    sent: async () =>
+      (await database.rows<{ email: string }>("select email from sent order by email")).map(
+        ({ email }) => email,
+      ),
+    async [Symbol.asyncDispose]() {
+      await vhost[Symbol.asyncDispose]();
+      await database[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** Every line that a daemon writes is one JSON object. */
+function logOf(daemon: TestProcess): Record<string, unknown>[] {
+  return daemon.stdout
+    .filter((line) => line.startsWith("{"))
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+}
+
+test("relay and worker run a job end to end, and both drain at SIGTERM with exit code 0", async () => {
+  await using place = await startPlace();
+  await using relay = await startCli(["relay", "--name", "relay-1"], place.env);
+  await using worker = await startCli(
+    ["worker", moduleOf("emails.ts"), "--name", "worker-1"],
+    place.env,
+  );
+
+  const id = await place.enqueue("ada@example.com");
+  await eventually(async () => (await place.sent()).length === 1, { deadlineMs: 25_000 });
+  const shown = await runCli(["jobs", "show", id, "--json"], place.env);
+  relay.kill("SIGTERM");
+  worker.kill("SIGINT");
+  const [relayExit, workerExit] = await Promise.all([relay.exited, worker.exited]);
+
+  expect(shown.json()).toMatchObject({ state: "succeeded", relayed: true, worker: "worker-1" });
+  expect([relayExit, workerExit]).toEqual([
+    { code: 0, signal: null },
+    { code: 0, signal: null },
+  ]);
+  expect(logOf(relay).at(-1)).toMatchObject({ level: "info", msg: "relay stopped" });
+  expect(logOf(worker).at(-1)).toMatchObject({ level: "info", msg: "worker stopped" });
+  expect([...relay.stderr, ...worker.stderr]).toEqual([]);
+  expect([...relay.lines, ...worker.lines].join("\n")).not.toContain(
+    `:${new URL(place.vhost.url).password || "guest"}@`,
+  );
+});
+
+test("a worker that is told to stop finishes the job that it runs", async () => {
+  await using place = await startPlace();
+  await using relay = await startCli(["relay"], place.env);
+  await using worker = await startCli(["worker", moduleOf("slow.ts")], place.env);
+  const holder = await place.database.pool.connect();
+  await holder.query("select pg_advisory_lock(1)");
+
+  const id = await place.enqueue("ada@example.com");
+  await worker.waitForLine("handling ada@example.com", { deadlineMs: 25_000 });
+  worker.kill("SIGTERM");
+  await worker.waitForLine("stopping, send the signal again");
+  await holder.query("select pg_advisory_unlock(1)");
+  holder.release();
+  const exit = await worker.exited;
+
+  expect(exit).toEqual({ code: 0, signal: null });
+  expect(await place.sent()).toEqual(["ada@example.com"]);
+  expect(await place.database.rows("select state from waybill.job where id = $1", [id])).toEqual([
+    { state: "succeeded" },
+  ]);
+  expect(relay.hasExited).toBe(false);
+});
+
+test("a second signal ends a worker at once, whatever it runs", async () => {
+  await using place = await startPlace();
+  await using relay = await startCli(["relay"], place.env);
+  await using worker = await startCli(["worker", moduleOf("slow.ts")], place.env);
+  const holder = await place.database.pool.connect();
+  await holder.query("select pg_advisory_lock(1)");
+
+  await place.enqueue("ada@example.com");
+  await worker.waitForLine("handling ada@example.com", { deadlineMs: 25_000 });
+  worker.kill("SIGINT");
+  await worker.waitForLine("stopping, send the signal again");
+  worker.kill("SIGINT");
+  const exit = await worker.exited;
+  holder.release(true);
+
+  expect(exit).toEqual({ code: 130, signal: null });
+  expect(relay.hasExited).toBe(false);
+});
+
+test("a daemon waits for a server and a schema that are not there yet, and says so", async () => {
+  await using database = await createTestDatabase();
+  await using vhost = await createTestVhost();
+  await using proxy = await startProxy(vhost.url);
+  proxy.refuse();
+  const env = {
+    DATABASE_URL: database.url,
+    RABBITMQ_URL: proxy.url(vhost.url),
+    WAYBILL_PREFIX: vhost.prefix,
+  };
+  await using relay = await startCli(["relay"], env);
+
+  await relay.waitForLine("no Waybill tables");
+  await migrate(database.pool);
+  await relay.waitForLine("Cannot reach RabbitMQ");
+  proxy.pass();
+  await relay.waitForLine("servers and schema are there");
+  relay.kill("SIGTERM");
+
+  expect((await relay.exited).code).toBe(0);
+});
+
+test("a daemon that waits ends with 0 when it is told to stop", async () => {
+  await using database = await createTestDatabase();
+  await using vhost = await createTestVhost();
+  await using relay = await startCli(["relay"], {
+    DATABASE_URL: database.url,
+    RABBITMQ_URL: vhost.url,
+  });
+
+  await relay.waitForLine("waiting");
+  relay.kill("SIGTERM");
+
+  expect((await relay.exited).code).toBe(0);
+});
+
+test("a module that is missing, odd or broken is refused with what is wrong with it", async () => {
+  const urls = { DATABASE_URL: "postgres://127.0.0.1:1/app", RABBITMQ_URL: "amqp://127.0.0.1:1" };
+  const cases: readonly (readonly [file: string, code: number, fact: RegExp])[] = [
+    [
+      "no-such-module.ts",
+      2,
+      /does not exist \(looked at \/.*no-such-module\.ts\); correct the path/,
+    ],
+    ["nothing.ts", 2, /exports no `worker` \(it exports handlers, other\); export it as/],
+    ["odd.ts", 2, /exports `worker`, but it is no worker \(number\)/],
+    ["returns-nothing.ts", 2, /returns no worker \(undefined\); return what createWorker gives/],
+    ["broken-import.mjs", 2, /imports something that is not there: .*no-such-file/],
+    ["throws.ts", 1, /throws while it is loaded: the customer service needs CUSTOMER_URL/],
+    [
+      "bad-options.ts",
+      2,
+      /databaseUrl: expected a URL like postgres[\s\S]*queues\.emails\.concurrency/,
+    ],
+    [".", 2, /is a directory/],
+  ];
+
+  const results = await Promise.all(
+    cases.map(([file]) => runCli(["worker", moduleOf(file)], urls)),
+  );
+
+  for (const [index, result] of results.entries()) {
+    expect(result.stderr).toMatch(cases[index]?.[2] ?? /never/);
+    expect(result.code, result.stderr).toBe(cases[index]?.[1]);
+  }
+});

@@ -1,0 +1,161 @@
+import { randomUUID } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { migrate } from "@waybill/postgres";
+import {
+  createTestDatabase,
+  createTestVhost,
+  eventually,
+  type TestVhost,
+} from "../support/index.ts";
+import { type CliResult, runCli, startCli } from "./support.ts";
+
+interface Finding {
+  readonly check: string;
+  readonly status: string;
+  readonly message: string;
+  readonly remedy?: string;
+}
+
+const findingsOf = (result: CliResult): Finding[] => result.json()["findings"] as Finding[];
+
+/** Management URL with the broker's credentials. */
+function managementOf(vhost: TestVhost): string | undefined {
+  if (vhost.management === undefined) return undefined;
+  const { username, password } = new URL(vhost.url);
+  return Object.assign(new URL(vhost.management.url), {
+    username: username || "guest",
+    password: password || "guest",
+  }).href;
+}
+
+test("with relay, worker and topology in place the doctor finds no problem", async () => {
+  await using database = await createTestDatabase();
+  await using vhost = await createTestVhost();
+  await migrate(database.pool);
+  await database.rows("create table sent (email text)");
+  const env = {
+    DATABASE_URL: database.url,
+    RABBITMQ_URL: vhost.url,
+    WAYBILL_PREFIX: vhost.prefix,
+    RABBITMQ_MANAGEMENT_URL: managementOf(vhost),
+  };
+  await using relay = await startCli(["relay", "--name", "relay-1"], env);
+  const module = fileURLToPath(new URL("modules/emails.ts", import.meta.url));
+  await using worker = await startCli(["worker", module, "--name", "worker-1"], env);
+  await database.rows(
+    `select * from waybill.enqueue('[{"type":"email.welcome","queue":"emails","payload":{"to":"ada"}}]')`,
+  );
+  await eventually(async () => (await database.rows("select from sent")).length === 1, {
+    deadlineMs: 25_000,
+  });
+
+  const programs = await eventually(
+    async () => {
+      const result = await runCli(["doctor", "--json"], env);
+      expect(findingsOf(result).filter(({ status }) => status === "problem")).toEqual([]);
+      return result;
+    },
+    { deadlineMs: 20_000 },
+  );
+  const people = await runCli(["doctor"], env);
+
+  expect(programs.code).toBe(0);
+  expect(programs.json()).toMatchObject({ ok: true, problems: 0 });
+  const messages = findingsOf(programs).map(({ check, message }) => `${check}: ${message}`);
+  expect(messages).toContain("relay: relay-1 holds the term");
+  expect(messages).toContain("workers: 1 alive, on emails");
+  expect(messages).toContain("outbox: everything is published");
+  expect(messages.join("\n")).toMatch(/retention: the outbox has \d+ MiB in \d+ partitions/);
+  expect(people.code).toBe(0);
+  expect(people.stdout).toMatch(/^ok +server: PostgreSQL/);
+  expect(people.stderr).toContain("No problem found.");
+  expect([relay.hasExited, worker.hasExited]).toEqual([false, false]);
+});
+
+test("everything that waits for somebody is a problem with the command that mends it", async () => {
+  await using database = await createTestDatabase();
+  await using vhost = await createTestVhost();
+  await migrate(database.pool);
+  const released = randomUUID();
+  const park = async (id: string, queue: string, fireAt: string, reason: string): Promise<void> => {
+    await database.rows(
+      `insert into waybill.timer (id, queue, kind, fire_at, reason, detail, type, payload)
+       values ($1, $2, 'job', $3::timestamptz, $4, 'as the test says', 'email.welcome', '{}')`,
+      [id, queue, fireAt, reason],
+    );
+  };
+  await park(released, "emails", "infinity", "refused");
+  await park(randomUUID(), "emails", "2999-01-01", "no_handler");
+  await park(randomUUID(), "letters", "2999-01-01", "unroutable");
+  await park(randomUUID(), "parcels", "2020-01-01", "retry");
+  await database.rows(
+    `select * from waybill.enqueue('[{"type":"email.welcome","queue":"emails"}]')`,
+  );
+  await database.rows("update waybill.outbox set created_at = now() - interval '5 minutes'");
+  await database.rows(
+    `insert into waybill.dead_letter (id, queue, type, attempts, failure_class, message, fingerprint, payload, enqueued_at)
+     values ($1, 'emails', 'email.welcome', 3, 'validation', 'no such customer', 'f1', '{}', now())`,
+    [randomUUID()],
+  );
+
+  const result = await runCli(["doctor", "--json"], {
+    DATABASE_URL: database.url,
+    RABBITMQ_URL: vhost.url,
+    WAYBILL_PREFIX: vhost.prefix,
+  });
+
+  expect(result.code).toBe(4);
+  const findings = findingsOf(result);
+  const lines = findings.map(
+    ({ check, status, message, remedy }) => `${status} ${check}: ${message} -> ${remedy ?? ""}`,
+  );
+  for (const line of [
+    /^problem relay: no relay holds the term.* -> .*waybill relay/,
+    /^problem outbox: 1 row not published, the oldest for 5 min -> .*waybill relay/,
+    /^problem workers: no worker is alive.* -> .*waybill worker/,
+    new RegExp(
+      `^problem parked: queue emails: 1 message parked until an operator.*refused.*as the test says -> .*waybill jobs retry ${released}`,
+    ),
+    /^problem parked: queue emails: 1 message parked as no_handler \(email\.welcome\).* -> deploy a worker/,
+    /^problem parked: queue letters: 1 message parked as unroutable.* -> .*waybill topology apply/,
+    /^problem timers: queue parcels: 1 timer \(retry\) due for more than a minute -> .*waybill relay/,
+    /^notice dead letters: queue emails: 1 \(validation\) no such customer -> .*waybill dead retry --queue emails/,
+    /^problem topology: missing: exchange .* -> waybill topology apply/,
+    /^skipped policies: .* -> set RABBITMQ_MANAGEMENT_URL/,
+  ]) {
+    expect(lines).toContainEqual(expect.stringMatching(line));
+  }
+});
+
+test("a database or a broker that cannot be used is a finding, and the other is still looked at", async () => {
+  await using database = await createTestDatabase();
+  await using vhost = await createTestVhost();
+  const urls = {
+    DATABASE_URL: database.url,
+    RABBITMQ_URL: vhost.url,
+    WAYBILL_PREFIX: vhost.prefix,
+  };
+  const away = "://waybill:canary-pa55word@127.0.0.1:1";
+
+  const noDatabase = await runCli(["doctor", "--json"], {
+    ...urls,
+    DATABASE_URL: `postgres${away}/app`,
+  });
+  const noBroker = await runCli(["doctor", "--json"], { ...urls, RABBITMQ_URL: `amqp${away}` });
+
+  expect([noDatabase.code, noBroker.code]).toEqual([4, 4]);
+  expect(findingsOf(noDatabase)).toContainEqual(
+    expect.objectContaining({ check: "database", status: "problem" }),
+  );
+  expect(findingsOf(noDatabase)).toContainEqual(
+    expect.objectContaining({ check: "broker", status: "ok" }),
+  );
+  expect(findingsOf(noBroker)).toContainEqual(
+    expect.objectContaining({ check: "broker", status: "problem" }),
+  );
+  expect(findingsOf(noBroker)).toContainEqual(
+    expect.objectContaining({ check: "schema", status: "problem", remedy: "waybill migrate" }),
+  );
+  expect(noDatabase.stdout + noBroker.stdout).not.toContain("canary");
+});

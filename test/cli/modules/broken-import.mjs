@@ -1,0 +1,2 @@
+import { missing } from "./no-such-file.ts";
+export const worker = missing;

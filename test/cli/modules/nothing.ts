@@ -1,0 +1,2 @@
+export const handlers = 1;
+export const other = 2;

@@ -1,0 +1,1 @@
+throw new Error("the customer service needs CUSTOMER_URL");
