@@ -42,7 +42,13 @@ as $$
 declare
   found_rows integer;
 begin
-  lock table waybill.outbox in share update exclusive mode;
+  if starts > clock_timestamp() then
+    lock table waybill.outbox in share update exclusive mode;
+  else
+    -- Rows of this time may be on their way. A writer that waited for the default partition alone
+    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
+    lock table waybill.outbox in share row exclusive mode;
+  end if;
   lock table waybill.outbox_default in access exclusive mode;
   select count(*) into found_rows
   from (
@@ -120,7 +126,13 @@ declare
   end_id constant uuid := waybill.id_at(ends);
   found_rows integer;
 begin
-  lock table waybill.inbox in share update exclusive mode;
+  if starts > clock_timestamp() then
+    lock table waybill.inbox in share update exclusive mode;
+  else
+    -- Rows of this time may be on their way. A writer that waited for the default partition alone
+    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
+    lock table waybill.inbox in share row exclusive mode;
+  end if;
   lock table waybill.inbox_default in access exclusive mode;
   select count(*) into found_rows
   from (
