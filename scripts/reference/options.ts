@@ -7,11 +7,15 @@
 const pages: readonly (readonly [path: string, name: string, heading: string])[] = [
   ["packages/core/src/job.ts", "JobOptions", "defineJob"],
   ["packages/core/src/backoff.ts", "RetryPolicy", "defineJob: retry"],
-  ["packages/postgres/src/outbox-options.ts", "OutboxOptions", "createOutbox"],
-  ["packages/postgres/src/outbox-options.ts", "EnqueueOptions", "enqueue, publish"],
+  ["packages/postgres/src/outbox.ts", "OutboxOptions", "createOutbox"],
+  ["packages/postgres/src/enqueue-options.ts", "EnqueueOptions", "enqueue, publish"],
   ["packages/postgres/src/jobs-options.ts", "JobsOptions", "createJobs"],
   ["packages/relay/src/options.ts", "RelayOptions", "createRelay"],
+  ["packages/relay/src/options.ts", "RelayBrokerOptions", "createRelay: broker"],
   ["packages/worker/src/options.ts", "WorkerOptions", "createWorker"],
+  ["packages/worker/src/options.ts", "WorkerBrokerOptions", "createWorker: broker"],
+  ["packages/worker/src/options.ts", "QueueOptions", "createWorker: queues"],
+  ["packages/worker/src/job.ts", "SubscriptionOptions", "worker.on"],
 ];
 
 interface Option {
@@ -30,7 +34,7 @@ function optionsOf(source: string, name: string): Option[] {
     const lines = (match[1] ?? "").split("\n").map((line) => line.replace(/^\s*\* ?/, "").trim());
     const comment = lines
       .join(" ")
-      .replace(/\{@link (\w+)\}/g, "`$1`")
+      .replace(/\{@link ([\w.]+)\}/g, "`$1`")
       .trim();
     const [text = "", ...rest] = comment.split("@default");
     const fallback = rest.join("").trim();

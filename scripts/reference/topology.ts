@@ -6,6 +6,7 @@ import { topologyOf } from "@waybill/rabbitmq";
 const headerMeanings: Readonly<Record<keyof typeof waybillHeaders, string>> = {
   dispatch: "number of the dispatch: 1 for the first",
   version: "version of the payload's shape",
+  priority: "priority, where there is one: an integer, higher first",
   orderingKey: "ordering key, where there is one",
   expiresAt: "milliseconds since 1970 after which the job is not started",
   enqueuedAt: "milliseconds since 1970 when the job was enqueued",

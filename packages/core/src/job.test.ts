@@ -20,7 +20,6 @@ test("a definition has every default filled in and cannot be changed", () => {
       jitter: "full",
     },
     timeoutMs: 0,
-    retentionMs: 604_800_000,
   });
   expect(Object.isFrozen(job) && Object.isFrozen(job.options)).toBe(true);
 });

@@ -30,11 +30,6 @@ export interface JobOptions {
    * @default 0
    */
   readonly timeoutMs?: number | undefined;
-  /**
-   * Time the ended job stays visible, in milliseconds, up to the relay's own retention.
-   * @default 604800000
-   */
-  readonly retentionMs?: number | undefined;
 }
 
 /** {@link JobOptions} with every default filled in. */
@@ -44,7 +39,6 @@ export interface ResolvedJobOptions {
   readonly priority: number;
   readonly retry: ResolvedRetryPolicy;
   readonly timeoutMs: number;
-  readonly retentionMs: number;
 }
 
 /** A kind of job: its name, its schemas, its policy. Made by {@link defineJob}. */
@@ -105,11 +99,6 @@ const jobOptions: z.ZodType<ResolvedJobOptions, JobOptions> = z.strictObject({
     .min(0)
     .max(30 * day)
     .default(0),
-  retentionMs: z
-    .int()
-    .min(0)
-    .max(3_650 * day)
-    .default(7 * day),
 });
 
 /**

@@ -43,7 +43,7 @@ export interface EnqueueOptions {
   readonly priority?: number | undefined;
   /** Jobs of one key are published in the order in which their transactions committed; 1 to 255 bytes. */
   readonly orderingKey?: string | undefined;
-  /** Travels with the message and to follow-up jobs; at most 255 bytes. */
+  /** Travels with the message, and is `job.correlationId` in the handler; at most 255 bytes. */
   readonly correlationId?: string | undefined;
   /**
    * Headers of the message, as strings; a `traceparent` travels like any other. Names that begin

@@ -13,7 +13,7 @@ export const migrations: readonly Migration[] = [
   {
     version: 1,
     name: "outbox",
-    hash: "532dca1619cf917ccc7bf117fc44bfedbd01f001b5cd1bbc6fd2ecc68c303ee9",
+    hash: "56b248570923353ff01e7846b032b4d747f41291fee5b32a898597c087182952",
     text: `-- The outbox: what is to be published, append-only, written in the application's own transaction.
 --
 -- Column order matters: tx is evaluated before seq, so that a row's transaction has its xid before
@@ -76,7 +76,7 @@ comment on column waybill.outbox.payload_base64 is 'True where payload is base64
 comment on column waybill.outbox.headers is 'Headers of the application: an object of strings.';
 comment on column waybill.outbox.priority is 'Integer, higher first; null for the default.';
 comment on column waybill.outbox.ordering_key is 'Rows of one key are published in commit order.';
-comment on column waybill.outbox.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.outbox.correlation_id is 'Carried to the message; a handler reads it as job.correlationId.';
 comment on column waybill.outbox.expires_at is 'A job not started by then ends as cancelled.';
 comment on column waybill.outbox.enqueued_at is 'When the job was first written; kept by every later dispatch.';
 comment on column waybill.outbox.created_at is 'When this row was written; decides its partition.';
@@ -131,7 +131,7 @@ comment on column waybill.timer.payload_base64 is 'True where payload is base64 
 comment on column waybill.timer.headers is 'Headers of the application: an object of strings.';
 comment on column waybill.timer.priority is 'Integer, higher first; null for the default.';
 comment on column waybill.timer.ordering_key is 'Rows of one key are published in commit order.';
-comment on column waybill.timer.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.timer.correlation_id is 'Carried to the message; a handler reads it as job.correlationId.';
 comment on column waybill.timer.exchange is 'Exchange of kind route.';
 comment on column waybill.timer.routing_key is 'Routing key of kind route.';
 comment on column waybill.timer.expires_at is 'A job not started by then ends as cancelled.';
@@ -201,7 +201,7 @@ comment on column waybill.relay.saved_at is 'When the cursor was last saved.';
   {
     version: 2,
     name: "inbox",
-    hash: "555df45db6347115e831cbcf8c7577c80754338680738b3dd0d70cb21db22e8c",
+    hash: "98da7d4bf832bdf19c3c036caee3bbb03e809b95304d81f40b1375a148c022a5",
     text: `-- The inbox: what happened to each job, one narrow row per (job, consumer group), where the
 -- consumer group is the queue. Written at claim, updated in place (HOT): primary key only, since any
 -- index on a changing column would end that.
@@ -379,7 +379,7 @@ comment on column waybill.dead_letter.payload_base64 is 'True where payload is b
 comment on column waybill.dead_letter.headers is 'Headers of the application: an object of strings.';
 comment on column waybill.dead_letter.priority is 'Integer, higher first; null for the default.';
 comment on column waybill.dead_letter.ordering_key is 'Rows of one key are published in commit order.';
-comment on column waybill.dead_letter.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.dead_letter.correlation_id is 'Carried to the message; a handler reads it as job.correlationId.';
 comment on column waybill.dead_letter.enqueued_at is 'When the job was first written.';
 comment on column waybill.dead_letter.died_at is 'When it was dead-lettered.';
 
@@ -789,7 +789,7 @@ comment on column waybill.job.result is 'What its handler gave back, as JSON tex
   {
     version: 5,
     name: "relay",
-    hash: "5f206538cf9b86f4112758bb4799c00583cf8f9c65e5495c743106e4cd00f691",
+    hash: "0f1afb47b881f81f3a6f0f79281e5777c8691ce9757333024b696fff063a3b26",
     text: `-- What the relay needs beyond the tables: how often publishing a row has failed, where the keyed
 -- rows of a paged window lie, and the functions that make and drop partitions (DDL takes no
 -- parameters, so it is built and quoted here).
@@ -834,7 +834,13 @@ as $$
 declare
   found_rows integer;
 begin
-  lock table waybill.outbox in share update exclusive mode;
+  if starts > clock_timestamp() then
+    lock table waybill.outbox in share update exclusive mode;
+  else
+    -- Rows of this time may be on their way. A writer that waited for the default partition alone
+    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
+    lock table waybill.outbox in share row exclusive mode;
+  end if;
   lock table waybill.outbox_default in access exclusive mode;
   select count(*) into found_rows
   from (
@@ -912,7 +918,13 @@ declare
   end_id constant uuid := waybill.id_at(ends);
   found_rows integer;
 begin
-  lock table waybill.inbox in share update exclusive mode;
+  if starts > clock_timestamp() then
+    lock table waybill.inbox in share update exclusive mode;
+  else
+    -- Rows of this time may be on their way. A writer that waited for the default partition alone
+    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
+    lock table waybill.inbox in share row exclusive mode;
+  end if;
   lock table waybill.inbox_default in access exclusive mode;
   select count(*) into found_rows
   from (
@@ -2100,7 +2112,7 @@ where w.lease_until < statement_timestamp() - $1::double precision * interval '1
   read_fresh_page: `with page as materialized (
   select
     o.*,
-    sum(octet_length(o.payload)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
+    sum(coalesce(octet_length(o.payload), 0)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
   from (
     select
       o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,
@@ -2235,7 +2247,7 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $6::bigint
 page as materialized (
   select
     o.*,
-    sum(octet_length(o.payload)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
+    sum(coalesce(octet_length(o.payload), 0)) over (order by o.tx, o.seq rows unbounded preceding) as bytes
   from (
     select
       o.tx, o.seq, o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.exchange,

@@ -60,7 +60,7 @@ comment on column waybill.outbox.payload_base64 is 'True where payload is base64
 comment on column waybill.outbox.headers is 'Headers of the application: an object of strings.';
 comment on column waybill.outbox.priority is 'Integer, higher first; null for the default.';
 comment on column waybill.outbox.ordering_key is 'Rows of one key are published in commit order.';
-comment on column waybill.outbox.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.outbox.correlation_id is 'Carried to the message; a handler reads it as job.correlationId.';
 comment on column waybill.outbox.expires_at is 'A job not started by then ends as cancelled.';
 comment on column waybill.outbox.enqueued_at is 'When the job was first written; kept by every later dispatch.';
 comment on column waybill.outbox.created_at is 'When this row was written; decides its partition.';
@@ -115,7 +115,7 @@ comment on column waybill.timer.payload_base64 is 'True where payload is base64 
 comment on column waybill.timer.headers is 'Headers of the application: an object of strings.';
 comment on column waybill.timer.priority is 'Integer, higher first; null for the default.';
 comment on column waybill.timer.ordering_key is 'Rows of one key are published in commit order.';
-comment on column waybill.timer.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.timer.correlation_id is 'Carried to the message; a handler reads it as job.correlationId.';
 comment on column waybill.timer.exchange is 'Exchange of kind route.';
 comment on column waybill.timer.routing_key is 'Routing key of kind route.';
 comment on column waybill.timer.expires_at is 'A job not started by then ends as cancelled.';

@@ -175,7 +175,7 @@ comment on column waybill.dead_letter.payload_base64 is 'True where payload is b
 comment on column waybill.dead_letter.headers is 'Headers of the application: an object of strings.';
 comment on column waybill.dead_letter.priority is 'Integer, higher first; null for the default.';
 comment on column waybill.dead_letter.ordering_key is 'Rows of one key are published in commit order.';
-comment on column waybill.dead_letter.correlation_id is 'Carried to the message and to follow-up jobs.';
+comment on column waybill.dead_letter.correlation_id is 'Carried to the message; a handler reads it as job.correlationId.';
 comment on column waybill.dead_letter.enqueued_at is 'When the job was first written.';
 comment on column waybill.dead_letter.died_at is 'When it was dead-lettered.';
 

@@ -1,0 +1,87 @@
+import { createJobs, createOutbox, migrate, pgDatabase, type Outbox } from "@waybill/postgres";
+import { createRelay, type Relay, type RelayOptions } from "@waybill/relay";
+import { createWorker, type Worker, type WorkerOptions } from "@waybill/worker";
+import { silentLogger } from "@waybill/core";
+import type { PoolClient } from "pg";
+import { createTestDatabase, type TestDatabase } from "./test-database.ts";
+import { createTestVhost, type TestVhost } from "./test-vhost.ts";
+
+/** The whole line for a test: a migrated database, a virtual host, an outbox, relays and workers. */
+export interface Line extends AsyncDisposable {
+  readonly database: TestDatabase;
+  readonly vhost: TestVhost;
+  readonly outbox: Outbox<PoolClient>;
+  readonly jobs: ReturnType<typeof createJobs>;
+  /** Runs `work` in a transaction of the application. */
+  transaction<T>(work: (tx: PoolClient) => Promise<T>): Promise<T>;
+  /** Starts a relay; it stops at the end of the test, or by `stop`. */
+  startRelay(options?: Partial<RelayOptions>): Running<Relay>;
+  /** Makes a worker for the queues, lets `register` give it handlers, and starts it. */
+  startWorker(
+    queues: readonly string[],
+    register: (worker: Worker<PoolClient>) => void,
+    options?: Partial<WorkerOptions<PoolClient>>,
+  ): Running<Worker<PoolClient>>;
+}
+
+/** Something that runs until it is stopped. */
+export interface Running<T> {
+  readonly it: T;
+  stop(): Promise<void>;
+}
+
+/** Starts the line without relay and worker. */
+export async function startLine(): Promise<Line> {
+  // Connections for two subscriptions of the default concurrency, and the test.
+  const database = await createTestDatabase({ poolSize: 30 });
+  const vhost = await createTestVhost();
+  await migrate(database.pool, { schema: "waybill" });
+  const appDatabase = pgDatabase<PoolClient>(database.pool);
+  const broker = { url: vhost.url, prefix: vhost.prefix };
+  const running: Running<unknown>[] = [];
+
+  function run<T extends { run(options: { signal: AbortSignal }): Promise<void> }>(
+    it: T,
+  ): Running<T> {
+    const controller = new AbortController();
+    const ended = it.run({ signal: controller.signal });
+    // A failure shows where the test stops it; until then it must not end the process.
+    ended.catch(() => undefined);
+    const handle = {
+      it,
+      async stop() {
+        controller.abort();
+        await ended;
+      },
+    };
+    running.push(handle);
+    return handle;
+  }
+
+  return {
+    database,
+    vhost,
+    outbox: createOutbox({ database: appDatabase }),
+    jobs: createJobs({ database: appDatabase }),
+    transaction: (work) => appDatabase.transaction(work),
+    startRelay: (options) =>
+      run(createRelay({ databaseUrl: database.url, broker, logger: silentLogger, ...options })),
+    startWorker(queues, register, options) {
+      const worker = createWorker<PoolClient>({
+        database: appDatabase,
+        databaseUrl: database.url,
+        broker,
+        queues: Object.fromEntries(queues.map((queue) => [queue, { concurrency: 5 }])),
+        logger: silentLogger,
+        ...options,
+      });
+      register(worker);
+      return run(worker);
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(running.map((handle) => handle.stop()));
+      await vhost[Symbol.asyncDispose]();
+      await database[Symbol.asyncDispose]();
+    },
+  };
+}
