@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { expect, inject, test } from "vitest";
 import { runCli } from "./support.ts";
 
 const goodUrls = {
@@ -96,4 +96,19 @@ test("help and version end with 0", async () => {
   expect(help.stdout).toContain("--json");
   expect(version.code).toBe(0);
   expect(version.stdout).toMatch(/^\d+\.\d+\.\d+/);
+});
+
+test("colours come where they are asked for, and never where they are refused", async () => {
+  const args = ["topology", "check", "--queue", "emails"];
+  const env = { RABBITMQ_URL: inject("rabbitmqUrl"), WAYBILL_PREFIX: "no-such-prefix" };
+
+  const plain = await runCli(args, env);
+  const forced = await runCli(args, { ...env, FORCE_COLOR: "1" });
+  const refused = await runCli([...args, "--no-color"], { ...env, FORCE_COLOR: "1" });
+  const silenced = await runCli(args, { ...env, NO_COLOR: "1" });
+
+  expect(plain.stdout).not.toContain("\u001b");
+  expect(forced.stdout).toContain("\u001b[31mmissing");
+  expect(refused.stdout).toBe(plain.stdout);
+  expect(silenced.stdout).toBe(plain.stdout);
 });

@@ -3,7 +3,7 @@
 import { createServer } from "node:net";
 import { expect, inject, test } from "vitest";
 import { createTestDatabase, createTestVhost } from "../support/index.ts";
-import { runCli } from "./support.ts";
+import { runCli, startCli } from "./support.ts";
 
 const canary = "canary-pa55word";
 
@@ -16,11 +16,18 @@ function changed(
 }
 
 /** A server that accepts and never says a word. */
-async function startSilence(): Promise<AsyncDisposable & { readonly port: string }> {
-  const server = createServer((socket) => socket.on("error", () => undefined));
+async function startSilence(): Promise<
+  AsyncDisposable & { readonly port: string; readonly called: Promise<void> }
+> {
+  const called = Promise.withResolvers<void>();
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    called.resolve();
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const address = server.address();
   return {
+    called: called.promise,
     port: typeof address === "object" && address !== null ? String(address.port) : "0",
     async [Symbol.asyncDispose]() {
       server.close();
@@ -136,4 +143,15 @@ test.concurrent("every command says that the schema is missing, and how to make 
     expect(result.code).toBe(1);
     expect(result.stderr).toMatch(/it holds no Waybill tables. Run "waybill migrate"/);
   }
+});
+
+test.concurrent("a command that is interrupted ends with 130", async () => {
+  await using silence = await startSilence();
+  const url = changed(inject("databaseUrl"), { port: silence.port });
+  await using command = await startCli(["jobs", "list"], { DATABASE_URL: url });
+
+  await silence.called;
+  command.kill("SIGINT");
+
+  expect(await command.exited).toEqual({ code: 130, signal: null });
 });

@@ -35,9 +35,10 @@ function withFilter<Usage extends string>(
   parent: CommandUnknownOpts,
   usage: Usage,
   description: string,
+  isDefault = false,
 ) {
   return parent
-    .command(usage)
+    .command(usage, { isDefault })
     .description(description)
     .option("--queue <name>", "only this queue or subscription")
     .option("--type <name>", "only this job or event name")
@@ -81,7 +82,7 @@ async function collect(
 }
 
 function addList(dead: CommandUnknownOpts, program: Program): void {
-  withFilter(dead, "list", "jobs that failed and can be retried, newest first")
+  withFilter(dead, "list", "jobs that failed and can be retried, newest first", true)
     .option("--limit <n>", "at most so many, 1 to 200", parseLimit(200), 50)
     .option("--cursor <text>", "go on where the page before ended")
     .action(async (options, command) => {
