@@ -86,7 +86,7 @@ test("a held copy runs the job if its owner dies", async () => {
   victim.kill("SIGKILL");
   await victim.exited;
   // Only the held copy is left.
-  await eventually(() => app.courier.take("waybill.work"));
+  await app.courier.next("waybill.work");
 
   await app.startWorkerProcess();
   await app.courier.round(true);

@@ -1,6 +1,6 @@
 import { connect, type ChannelModel, type ConfirmChannel } from "amqplib";
 import { encodeEnvelope, type Dispatch, topologyNames } from "@waybill/core";
-import type { TestDatabase } from "../../support/index.ts";
+import { eventually, type TestDatabase } from "../../support/index.ts";
 
 /**
  * What a worker needs of a relay, and nothing else: due timers move to the outbox, and rows of the
@@ -18,20 +18,21 @@ export interface Courier extends AsyncDisposable {
   dispatch(row: Partial<Dispatch> & { readonly id: string; readonly type: string }): Promise<void>;
   /** Moves what is due, or with `now` everything that waits, and publishes the outbox. */
   round(now?: boolean): Promise<number>;
-  /** Rounds until stopped. */
+  /** Rounds until the end. */
   start(options?: { readonly hurry?: boolean }): void;
-  stop(): Promise<void>;
   /** Takes a message off a queue, or undefined. */
-  take(queue: string): Promise<
-    | {
-        readonly content: Buffer;
-        readonly headers: Record<string, unknown>;
-        readonly properties: Record<string, unknown>;
-      }
-    | undefined
-  >;
+  take(queue: string): Promise<TakenMessage | undefined>;
+  /** Waits for a message in a queue and takes it. */
+  next(queue: string): Promise<TakenMessage>;
   /** Messages that are ready in a queue. */
   depth(queue: string): Promise<number>;
+}
+
+/** A message as it lay in a queue. */
+export interface TakenMessage {
+  readonly content: Buffer;
+  readonly headers: Record<string, unknown>;
+  readonly properties: Record<string, unknown>;
 }
 
 interface OutboxRow {
@@ -84,9 +85,10 @@ export async function createCourier(
   model.on("error", () => undefined);
   const channel: ConfirmChannel = await model.createConfirmChannel();
   channel.on("error", () => undefined);
-  let published = 0n;
+  // Not the highest one: rows become visible in the order of their commits.
+  const published = new Set<string>();
+  const stop = new AbortController();
   let loop: Promise<void> | undefined;
-  let stopped = false;
 
   const send = async (
     exchange: string,
@@ -126,11 +128,11 @@ export async function createCourier(
        select nullif(queue, ''), ${columns} from due`,
     );
     const rows = await database.rows<OutboxRow>(
-      `select seq, queue, ${columns} from waybill.outbox where seq > $1 order by seq`,
-      [published.toString()],
+      `select seq, queue, ${columns} from waybill.outbox where seq <> all ($1::bigint[]) order by seq`,
+      [[...published]],
     );
     for (const row of rows) {
-      published = BigInt(row.seq);
+      published.add(row.seq);
       await dispatch({
         ...row,
         routingKey: row.routing_key,
@@ -144,39 +146,41 @@ export async function createCourier(
     return rows.length + (moved.rowCount ?? 0);
   };
 
+  const take = async (queue: string): Promise<TakenMessage | undefined> => {
+    const message = await channel.get(queue, { noAck: true });
+    if (message === false) return undefined;
+    const { headers, ...properties } = message.properties;
+    return {
+      content: message.content,
+      headers: headers ?? {},
+      properties,
+    };
+  };
+
   return {
     dispatch,
     round,
     publish: ({ exchange = "", routingKey, content, properties = {} }) =>
       send(exchange, routingKey, Buffer.from(content), properties),
     start({ hurry = false } = {}) {
-      stopped = false;
       loop ??= (async () => {
-        while (!stopped) {
+        while (!stop.signal.aborted) {
           // A test may stop the database: the courier comes back when it does.
           await round(hurry).catch(() => undefined);
           await new Promise((resolve) => setTimeout(resolve, 15));
         }
-        loop = undefined;
       })();
     },
-    async stop() {
-      stopped = true;
-      await loop;
-    },
-    async take(queue) {
-      const message = await channel.get(queue, { noAck: true });
-      if (message === false) return undefined;
-      const { headers, ...properties } = message.properties;
-      return {
-        content: message.content,
-        headers: (headers ?? {}) as Record<string, unknown>,
-        properties: properties as Record<string, unknown>,
-      };
-    },
+    take,
+    next: (queue) =>
+      eventually(async () => {
+        const message = await take(queue);
+        // eventually takes undefined for a success.
+        return message ?? null;
+      }),
     depth: async (queue) => (await channel.checkQueue(queue)).messageCount,
     async [Symbol.asyncDispose]() {
-      stopped = true;
+      stop.abort();
       await loop;
       await model.close().catch(() => undefined);
     },
