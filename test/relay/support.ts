@@ -152,6 +152,7 @@ export async function startHouse(options: HouseOptions = {}): Promise<House> {
       broker: { url: vhost.url, prefix: vhost.prefix },
       logger: silentLogger,
       idlePollMs: 50,
+      leaseMs: 1_000,
       ...more,
     }),
     startRelay(more, internals) {

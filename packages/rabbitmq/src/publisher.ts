@@ -374,7 +374,10 @@ class ConfirmPublisher<Key> implements Publisher<Key> {
     this.#channel = undefined;
     this.#giveUp(this.#window.reset(), "the publisher was closed before the confirm came");
     this.#changed();
-    if (this.#connection.state !== "blocked") await channel?.close(Math.min(timeoutMs, 3_000));
+    if (this.#connection.state !== "blocked") {
+      // The goodbye has its own time: a channel that is not given any takes the connection along.
+      await channel?.close(Math.min(Math.max(timeoutMs, 1_000), 3_000));
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -185,6 +185,7 @@ function startUpkeep(
       await session.close();
     }
   };
+  let pruneAtMs = 0;
   const reaper = new LeaseReaper({ store, patiently, reapAfterMs: options.reapAfterMs, logger });
   const start = (name: string, work: () => Promise<number>): Promise<void> =>
     runUpkeep({ name, logger, random, work }, signal);
@@ -197,10 +198,16 @@ function startUpkeep(
         onFired: () => wakeUp.hint(),
       }),
     ),
-    start("partition keeper", () =>
-      patiently((patient) => keepPartitions({ ...options, store: patient, logger })),
+    // One after the other: both lock the default partitions.
+    start("housekeeping", () =>
+      patiently(async (patient) => {
+        const keepMs = await keepPartitions({ ...options, store: patient, logger });
+        if (performance.now() >= pruneAtMs) {
+          pruneAtMs = performance.now() + (await prune({ ...options, store: patient, signal }));
+        }
+        return keepMs;
+      }),
     ),
-    start("pruner", () => patiently((patient) => prune({ ...options, store: patient, signal }))),
     start("lease reaper", () => reaper.reap()),
   ];
 }

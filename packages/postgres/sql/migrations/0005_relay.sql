@@ -31,7 +31,7 @@ $$;
 comment on function waybill.list_partitions(regclass) is 'Partitions of a table with their bounds as text; null for the default partition.';
 
 -- Creates the partition of outbox for [starts, ends), with what the default partition holds of it.
--- Producers wait only while rows are moved, and never for the lock: after 100 ms it gives up.
+-- Others wait while rows are moved, but not for the lock: after 100 ms it gives up.
 -- False where more than rows_max rows would have to be moved.
 create function waybill.create_outbox_partition(partition text, starts timestamptz, ends timestamptz, rows_max integer)
 returns boolean
@@ -45,9 +45,10 @@ begin
   if starts > clock_timestamp() then
     lock table waybill.outbox in share update exclusive mode;
   else
-    -- Rows of this time may be on their way. A writer that waited for the default partition alone
-    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
-    lock table waybill.outbox in share row exclusive mode;
+    -- Rows of this time are moved, and others are on their way. Whoever has looked up the partitions
+    -- and then waits for the default one would read past what was moved away meanwhile, or insert
+    -- there what is no longer its; so nobody may be between the two.
+    lock table waybill.outbox in access exclusive mode;
   end if;
   lock table waybill.outbox_default in access exclusive mode;
   select count(*) into found_rows
@@ -129,9 +130,10 @@ begin
   if starts > clock_timestamp() then
     lock table waybill.inbox in share update exclusive mode;
   else
-    -- Rows of this time may be on their way. A writer that waited for the default partition alone
-    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
-    lock table waybill.inbox in share row exclusive mode;
+    -- Rows of this time are moved, and others are on their way. Whoever has looked up the partitions
+    -- and then waits for the default one would read past what was moved away meanwhile, or insert
+    -- there what is no longer its; so nobody may be between the two.
+    lock table waybill.inbox in access exclusive mode;
   end if;
   lock table waybill.inbox_default in access exclusive mode;
   select count(*) into found_rows
