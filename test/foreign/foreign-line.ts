@@ -1,10 +1,12 @@
 import { type ChannelModel, type ConfirmChannel, connect } from "amqplib";
 import { defineJob } from "@waybill/core";
-import type { WorkerOptions } from "@waybill/worker";
+import type { Worker, WorkerOptions } from "@waybill/worker";
 import type { PoolClient } from "pg";
 import { z } from "zod";
 import { eventually } from "../support/index.ts";
-import { type Line, startLine } from "../support/line.ts";
+import { type Line, type Running, startLine } from "../support/line.ts";
+
+type Queues = WorkerOptions<PoolClient>["queues"];
 
 /** A message as a client that is not ours would send it. */
 export interface ForeignMessage {
@@ -40,6 +42,8 @@ export interface ForeignLine extends AsyncDisposable {
   /** Answers that anybody sent to the channel's reply queue. */
   readonly replies: readonly Buffer[];
   readonly channel: ConfirmChannel;
+  /** Deploys the worker anew, with other options of its queues. */
+  restart(queues: Queues): Promise<void>;
   /** Proves that the worker still works: a plain message runs. */
   isAlive(queue?: string): Promise<void>;
 }
@@ -48,6 +52,7 @@ export interface ForeignLine extends AsyncDisposable {
 export interface DeadLetter {
   readonly content: Buffer;
   readonly type: unknown;
+  readonly messageId: unknown;
   readonly headers: Readonly<Record<string, unknown>>;
 }
 
@@ -60,7 +65,7 @@ export const welcome = { name: "emails.welcome", payload: recipient } as const;
 /** Options of {@link startForeignLine}. */
 export interface ForeignLineOptions {
   /** By default one queue "emails" of plain JSON. */
-  readonly queues?: WorkerOptions<PoolClient>["queues"];
+  readonly queues?: Queues;
   /** Jobs by queue, payloads of any shape; default: `emails.welcome` of emails, `{ to }`. */
   readonly jobs?: Readonly<Record<string, readonly string[]>>;
   readonly relay?: boolean;
@@ -75,32 +80,37 @@ export async function startForeignLine(options: ForeignLineOptions = {}): Promis
     "create table handled (n bigint generated always as identity, id uuid, type text, payload text)",
   );
   if (options.relay !== false) line.startRelay();
-  const { it: worker } = line.startWorker(
-    [],
-    (it) => {
-      const jobs: Readonly<Record<string, readonly string[]>> = options.jobs ?? {
-        emails: [welcome.name],
-      };
-      for (const [queue, names] of Object.entries(jobs)) {
-        for (const name of names) {
-          const payload = options.jobs === undefined ? recipient : anything;
-          it.handleInTransaction(defineJob({ name, queue, payload }), async (job, tx) => {
-            await tx.query("insert into handled (id, type, payload) values ($1, $2, $3)", [
-              job.id,
-              job.name,
-              JSON.stringify(job.payload),
-            ]);
-          });
+  const jobs: Readonly<Record<string, readonly string[]>> = options.jobs ?? {
+    emails: [welcome.name],
+  };
+
+  async function startWorker(of: Queues): Promise<Running<Worker<PoolClient>>> {
+    const running = line.startWorker(
+      Object.keys(of),
+      (it) => {
+        for (const [queue, names] of Object.entries(jobs)) {
+          for (const name of names) {
+            const payload = options.jobs === undefined ? recipient : anything;
+            it.handleInTransaction(defineJob({ name, queue, payload }), async (job, tx) => {
+              await tx.query("insert into handled (id, type, payload) values ($1, $2, $3)", [
+                job.id,
+                job.name,
+                JSON.stringify(job.payload),
+              ]);
+            });
+          }
         }
-      }
-    },
-    { queues },
-  );
-  await eventually(
-    () =>
-      worker.status().queues.length > 0 &&
-      worker.status().queues.every(({ consumer }) => consumer === "consuming"),
-  );
+      },
+      { queues: of },
+    );
+    await eventually(() => {
+      const consumers = running.it.status().queues;
+      return consumers.length > 0 && consumers.every(({ consumer }) => consumer === "consuming");
+    });
+    return running;
+  }
+
+  let worker = await startWorker(queues);
   const connection: ChannelModel = await connect(line.vhost.url);
   stack.defer(() => connection.close());
   const channel = await connection.createConfirmChannel();
@@ -171,12 +181,16 @@ export async function startForeignLine(options: ForeignLineOptions = {}): Promis
       await eventually(async () => {
         const message = await channel.get(`${line.vhost.prefix}.${queue}.dlq`, { noAck: true });
         if (message !== false) {
-          const { headers = {}, type } = message.properties;
-          letters.push({ content: message.content, type, headers });
+          const { headers = {}, type, messageId } = message.properties;
+          letters.push({ content: message.content, type, messageId, headers });
         }
         return letters.length >= count;
       });
       return letters;
+    },
+    async restart(of) {
+      await worker.stop();
+      worker = await startWorker(of);
     },
     async isAlive(queue = "emails") {
       const before = (await handled(welcome.name)).length;

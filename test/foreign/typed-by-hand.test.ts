@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { eventually } from "../support/index.ts";
 import {
   type ForeignLine,
   type ForeignLineOptions,
@@ -103,4 +104,29 @@ test("a slip in the payload is dead-lettered with what is wrong", async () => {
     ["validation", expect.stringContaining("to: Invalid input") as string],
   ]);
   await foreign.isAlive();
+});
+
+test("a dead letter without a type that is moved back runs as the job that the queue declares by then", async () => {
+  await using foreign = await startForeignLine(severalJobs);
+  await publishByHand(foreign, { headers: { tenant: "acme" } });
+  await foreign.settled(1);
+  const [letter] = await foreign.deadLetters("emails", 1);
+  if (letter === undefined) throw new Error("The message has no dead letter.");
+
+  await foreign.restart({ emails: { concurrency: 5, untypedJob: "emails.receipt" } });
+  // What a shovel does: the message as it lies there, to its queue by name.
+  const { content, type, messageId, headers } = letter;
+  const routingKey = `${foreign.line.vhost.prefix}.emails`;
+  await foreign.send({
+    exchange: "",
+    routingKey,
+    body: content,
+    properties: { type, messageId, headers },
+  });
+  await eventually(async () => (await foreign.handled("emails.receipt")).length === 1);
+
+  expect(await foreign.handled()).toEqual([body]);
+  expect(await foreign.line.database.rows("select state from waybill.inbox")).toEqual([
+    { state: "succeeded" },
+  ]);
 });

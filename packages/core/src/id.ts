@@ -25,13 +25,14 @@ function withDashes(text: string): string {
 }
 
 /** Namespace of the ids that Waybill derives from foreign message ids. */
-const namespace = Buffer.from("0d5a3a0e5f9c4e6f8a4b3c2d1e0f9a8b", "hex");
+const namespaceHex = "0d5a3a0e5f9c4e6f8a4b3c2d1e0f9a8b";
+const namespaceBytes = Buffer.from(namespaceHex, "hex");
 
 /** UUIDv5 (RFC 9562, section 5.5) of the parts in Waybill's namespace. */
 export function derivedId(...parts: readonly string[]): string {
   // Length prefixes keep ("ab","c") and ("a","bc") apart.
   const name = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join("");
-  const hash = createHash("sha1").update(namespace).update(name).digest().subarray(0, 16);
+  const hash = createHash("sha1").update(namespaceBytes).update(name).digest().subarray(0, 16);
   hash[6] = ((hash[6] ?? 0) & 0x0f) | 0x50;
   hash[8] = ((hash[8] ?? 0) & 0x3f) | 0x80;
   return withDashes(hash.toString("hex"));
