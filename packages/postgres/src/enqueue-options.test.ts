@@ -1,0 +1,60 @@
+import { HeadersError } from "@waybill/core";
+import * as fc from "fast-check";
+import { expect, test } from "vitest";
+import { checkEnqueueOptions, checkHeaders, rowOfOptions } from "./enqueue-options.ts";
+
+test("every option within its bounds is accepted", () => {
+  const options = fc.record(
+    {
+      idempotencyKey: fc.stringMatching(/^[ -~]{1,255}$/),
+      idempotencyTtlMs: fc.integer({ min: 1, max: 315_360_000_000 }),
+      delayMs: fc.integer({ min: 0, max: 315_360_000_000 }),
+      expiresAt: fc.date({ min: new Date(0), max: new Date("9999-12-31"), noInvalidDate: true }),
+      priority: fc.integer({ min: -100, max: 100 }),
+      orderingKey: fc.stringMatching(/^[ -~]{1,255}$/),
+      correlationId: fc.stringMatching(/^[ -~]{0,255}$/),
+      headers: fc.dictionary(
+        fc.stringMatching(/^h[a-z]{0,20}$/),
+        fc.stringMatching(/^[ -~]{0,80}$/),
+      ),
+    },
+    { requiredKeys: [] },
+  );
+
+  fc.assert(
+    fc.property(options, (given) => {
+      checkEnqueueOptions("job", given);
+      expect(JSON.parse(JSON.stringify(rowOfOptions(given)))).toMatchObject(
+        given.expiresAt === undefined ? {} : { expires_at: given.expiresAt.toISOString() },
+      );
+    }),
+    { numRuns: 50 },
+  );
+});
+
+test("a reserved header is refused in any case of its letters, and its value never shown", () => {
+  const reserved = fc.constantFrom(
+    "waybill-dispatch",
+    "waybill-anything",
+    "x-death",
+    "x-",
+    "cc",
+    "bcc",
+  );
+  const mixed = reserved.chain((name) =>
+    fc.array(fc.boolean(), { minLength: name.length, maxLength: name.length }).map((upper) =>
+      name
+        .split("")
+        .map((c, n) => (upper[n] === true ? c.toUpperCase() : c))
+        .join(""),
+    ),
+  );
+
+  fc.assert(
+    fc.property(mixed, (name) => {
+      expect(() => checkHeaders("job", { [name]: "secret" })).toThrow(HeadersError);
+      expect(() => checkHeaders("job", { [name]: "secret" })).not.toThrow(/secret/);
+    }),
+    { numRuns: 50 },
+  );
+});
