@@ -184,3 +184,30 @@ test("two workers share a queue, and every job runs once", async () => {
   expect(await app.effects()).toBe(500);
   expect(Math.min(...byWorker)).toBeGreaterThan(0);
 });
+
+test("a job whose copy was held back and sent again is still one job", async () => {
+  await using app = await startApp();
+  const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
+  await app.startWorker((worker) => worker.handle(job, () => finish));
+  const id = await app.enqueue("copy", { n: 1 });
+  await app.courier.round();
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "running" }));
+  // As if it had been enqueued a while ago.
+  await app.database.pool.query(
+    "update waybill.outbox set enqueued_at = enqueued_at - interval '1 hour', created_at = created_at - interval '1 hour'",
+  );
+  await app.send("copy", { n: 1 }, { id, enqueuedAt: new Date(Date.now() - 3_600_000) });
+  await eventually(async () =>
+    expect(await app.database.rows("select from waybill.timer")).toHaveLength(1),
+  );
+
+  await app.courier.round(true);
+  goOn();
+
+  await eventually(async () =>
+    expect(await app.database.rows("select state from waybill.job where id = $1", [id])).toEqual([
+      { state: "succeeded" },
+    ]),
+  );
+  expect(await app.database.rows("select from waybill.outbox where id = $1", [id])).toHaveLength(2);
+});

@@ -659,7 +659,7 @@ comment on function waybill.enqueue(jsonb, boolean) is 'Enqueues a JSON array of
   {
     version: 4,
     name: "job_view",
-    hash: "6f5816605bb5004ac93d2dac274237ba12ff318e5b74f6be6b38ea7857b82470",
+    hash: "5ff9778ab9450aa58f6ebdfbda4cabf283557cd73d6ff6df75a1bd4ede8c1ab2",
     text: `-- The view job: the durable contract of every job, one row per (job, consumer group).
 
 create view waybill.job as
@@ -670,7 +670,22 @@ with base as (
     o.correlation_id, o.expires_at, o.enqueued_at,
     coalesce((select pg_visible_in_snapshot(o.tx, r.snapshot) from waybill.relay as r where r.shard = 0), false) as relayed
   from waybill.outbox as o
-  where o.kind = 'job' and o.dispatch = 1
+  where o.kind = 'job'
+    and o.dispatch = 1
+    -- A copy that a worker had parked is written again as it was, later than its job: only the first
+    -- row is the job. Rows that are as old as their job need no look for another one.
+    and (
+      o.created_at < o.enqueued_at + interval '1 second'
+      or not exists (
+        select
+        from waybill.outbox as first
+        where first.id = o.id
+          and first.queue = o.queue
+          and first.kind = 'job'
+          and first.dispatch = 1
+          and first.seq < o.seq
+      )
+    )
   union all
   -- Delayed jobs that were never in the outbox yet.
   select
@@ -789,7 +804,7 @@ comment on column waybill.job.result is 'What its handler gave back, as JSON tex
   {
     version: 5,
     name: "relay",
-    hash: "0f1afb47b881f81f3a6f0f79281e5777c8691ce9757333024b696fff063a3b26",
+    hash: "1d28fc2d1acaecd01b2d1e41c22a9f858a309f038cfdd9b5d986c0d93a635a55",
     text: `-- What the relay needs beyond the tables: how often publishing a row has failed, where the keyed
 -- rows of a paged window lie, and the functions that make and drop partitions (DDL takes no
 -- parameters, so it is built and quoted here).
@@ -823,7 +838,7 @@ $$;
 comment on function waybill.list_partitions(regclass) is 'Partitions of a table with their bounds as text; null for the default partition.';
 
 -- Creates the partition of outbox for [starts, ends), with what the default partition holds of it.
--- Producers wait only while rows are moved, and never for the lock: after 100 ms it gives up.
+-- Others wait while rows are moved, but not for the lock: after 100 ms it gives up.
 -- False where more than rows_max rows would have to be moved.
 create function waybill.create_outbox_partition(partition text, starts timestamptz, ends timestamptz, rows_max integer)
 returns boolean
@@ -837,9 +852,10 @@ begin
   if starts > clock_timestamp() then
     lock table waybill.outbox in share update exclusive mode;
   else
-    -- Rows of this time may be on their way. A writer that waited for the default partition alone
-    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
-    lock table waybill.outbox in share row exclusive mode;
+    -- Rows of this time are moved, and others are on their way. Whoever has looked up the partitions
+    -- and then waits for the default one would read past what was moved away meanwhile, or insert
+    -- there what is no longer its; so nobody may be between the two.
+    lock table waybill.outbox in access exclusive mode;
   end if;
   lock table waybill.outbox_default in access exclusive mode;
   select count(*) into found_rows
@@ -921,9 +937,10 @@ begin
   if starts > clock_timestamp() then
     lock table waybill.inbox in share update exclusive mode;
   else
-    -- Rows of this time may be on their way. A writer that waited for the default partition alone
-    -- would go on to insert there what is no longer its, and fail; here it waits before it routes.
-    lock table waybill.inbox in share row exclusive mode;
+    -- Rows of this time are moved, and others are on their way. Whoever has looked up the partitions
+    -- and then waits for the default one would read past what was moved away meanwhile, or insert
+    -- there what is no longer its; so nobody may be between the two.
+    lock table waybill.inbox in access exclusive mode;
   end if;
   lock table waybill.inbox_default in access exclusive mode;
   select count(*) into found_rows

@@ -8,7 +8,22 @@ with base as (
     o.correlation_id, o.expires_at, o.enqueued_at,
     coalesce((select pg_visible_in_snapshot(o.tx, r.snapshot) from waybill.relay as r where r.shard = 0), false) as relayed
   from waybill.outbox as o
-  where o.kind = 'job' and o.dispatch = 1
+  where o.kind = 'job'
+    and o.dispatch = 1
+    -- A copy that a worker had parked is written again as it was, later than its job: only the first
+    -- row is the job. Rows that are as old as their job need no look for another one.
+    and (
+      o.created_at < o.enqueued_at + interval '1 second'
+      or not exists (
+        select
+        from waybill.outbox as first
+        where first.id = o.id
+          and first.queue = o.queue
+          and first.kind = 'job'
+          and first.dispatch = 1
+          and first.seq < o.seq
+      )
+    )
   union all
   -- Delayed jobs that were never in the outbox yet.
   select
