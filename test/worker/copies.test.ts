@@ -211,3 +211,23 @@ test("a job whose copy was held back and sent again is still one job", async () 
   );
   expect(await app.database.rows("select from waybill.outbox where id = $1", [id])).toHaveLength(2);
 });
+
+test("what waits behind a slow job in one worker runs in another one that is idle", async () => {
+  await using app = await startApp();
+  const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
+  const queues = { work: { concurrency: 1 } };
+  let runs = 0;
+  const wait: Parameters<typeof app.startWorker>[0] = (worker) =>
+    worker.handle(job, () => {
+      runs += 1;
+      return runs === 1 ? finish : undefined;
+    });
+  await app.startWorker(wait, { queues });
+  for (let n = 0; n < 8; n += 1) await app.send("copy", { n });
+  await eventually(() => runs === 1);
+
+  await app.startWorker(wait, { queues });
+
+  await eventually(() => runs === 8);
+  goOn();
+});

@@ -138,7 +138,7 @@ export class Claims<Tx> {
     }
     for (const [incoming, queue] of batch) {
       inFlight.add(incoming);
-      queue.busy += 1;
+      queue.occupySlot();
     }
     return batch;
   }
@@ -224,7 +224,7 @@ export class Claims<Tx> {
   }
 
   #forget(incoming: Incoming, queue: WorkQueue): void {
-    queue.busy -= 1;
+    queue.freeSlot();
     this.#land(incoming, queue);
     this.schedule();
   }

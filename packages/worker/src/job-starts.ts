@@ -117,7 +117,7 @@ export class JobStarts<Tx> {
     const freeSlot = (): void => {
       if (isFree) return;
       isFree = true;
-      queue.busy -= 1;
+      queue.freeSlot();
       this.#clearSuspect(incoming);
       onChange();
     };
@@ -133,7 +133,7 @@ export class JobStarts<Tx> {
     const { runner, track, onChange, onLanded } = this.#options;
     track(
       runner.bury(job).finally(() => {
-        queue.busy -= 1;
+        queue.freeSlot();
         onLanded(job.incoming, queue);
         onChange();
       }),
@@ -155,7 +155,7 @@ export class JobStarts<Tx> {
         } catch (err) {
           logger.warn({ err, jobId: row.id }, "job could not be handed back");
         }
-        queue.busy -= 1;
+        queue.freeSlot();
         onLanded(incoming, queue);
         if (this.#stopped) incoming.delivery.requeue();
         else next(slotted);

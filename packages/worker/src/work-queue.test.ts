@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
 import type { Incoming } from "./incoming.ts";
-import { prefetchOf, WorkQueue } from "./work-queue.ts";
+import { WorkQueue } from "./work-queue.ts";
 
 const incoming = (key: string): Incoming => ({ key }) as Incoming;
 
 test("no more is taken than there are free slots", () => {
   const queue = new WorkQueue("q", 2);
   for (const key of ["a", "b", "c"]) queue.push(incoming(key));
-  queue.busy = 1;
+  queue.occupySlot();
 
   const first = queue.take(10, false);
-  queue.busy = 2;
+  queue.occupySlot();
   const second = queue.take(10, false);
 
   expect(first.incoming.map(({ key }) => key)).toEqual(["a"]);
@@ -40,13 +40,4 @@ test("what is put back comes first, and everything can be taken", () => {
 
   expect(queue.takeAll().map(({ key }) => key)).toEqual(["s", "a", "b"]);
   expect(queue.waiting).toBe(0);
-});
-
-test.each([
-  [1, 10],
-  [5, 10],
-  [20, 40],
-  [1_000, 1_000],
-])("prefetch for %i slots is %i", (concurrency, prefetch) => {
-  expect(prefetchOf(concurrency)).toBe(prefetch);
 });

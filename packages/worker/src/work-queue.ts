@@ -7,8 +7,9 @@ import type { Incoming } from "./incoming.ts";
 export class WorkQueue {
   readonly name: string;
   readonly concurrency: number;
-  /** Slots in use: jobs that are being claimed or run. */
-  busy = 0;
+  #busy = 0;
+  #fullSinceMs: number | undefined;
+  #freedSlots = 0;
   #waiting: Incoming[] = [];
   /** Jobs that were running when their worker died; see Claims. */
   #suspects: Incoming[] = [];
@@ -16,6 +17,32 @@ export class WorkQueue {
   constructor(name: string, concurrency: number) {
     this.name = name;
     this.concurrency = concurrency;
+  }
+
+  /** Slots in use: jobs that are being claimed or run. */
+  get busy(): number {
+    return this.#busy;
+  }
+
+  /** Since when no slot has become free, by the monotonic clock; undefined while one is free. */
+  get fullSinceMs(): number | undefined {
+    return this.#fullSinceMs;
+  }
+
+  /** Slots that became free since the start. */
+  get freedSlots(): number {
+    return this.#freedSlots;
+  }
+
+  occupySlot(): void {
+    this.#busy += 1;
+    if (this.#busy >= this.concurrency) this.#fullSinceMs ??= performance.now();
+  }
+
+  freeSlot(): void {
+    this.#busy -= 1;
+    this.#freedSlots += 1;
+    this.#fullSinceMs = undefined;
   }
 
   /** Deliveries held and not started. */
@@ -46,7 +73,7 @@ export class WorkQueue {
     max: number,
     withSuspect: boolean,
   ): { readonly incoming: readonly Incoming[]; readonly hasSuspect: boolean } {
-    const count = Math.min(max, this.concurrency - this.busy);
+    const count = Math.min(max, this.concurrency - this.#busy);
     if (count <= 0) return { incoming: [], hasSuspect: false };
     const suspects = withSuspect ? this.#suspects.splice(0, 1) : [];
     return {
@@ -62,12 +89,4 @@ export class WorkQueue {
     this.#waiting = [];
     return all;
   }
-}
-
-/**
- * Deliveries to hold for a queue: twice its slots, so that the next ones are here when the present
- * ones end.
- */
-export function prefetchOf(concurrency: number): number {
-  return Math.min(1_000, Math.max(10, 2 * concurrency));
 }

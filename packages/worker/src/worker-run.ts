@@ -24,13 +24,14 @@ import { JobRunner } from "./job-runner.ts";
 import { type ResolvedWorkerOptions, subscriptionConcurrency } from "./options.ts";
 import type { OwnDatabase } from "./own-database.ts";
 import { Parking } from "./parking.ts";
+import { prefetchLookMs, prefetchOf, PrefetchTuner } from "./prefetch.ts";
 import { Presence } from "./presence.ts";
 import type { Registry } from "./registry.ts";
 import { createSettlements } from "./settlements.ts";
 import { prepareTopology, waitForBroker } from "./start-broker.ts";
 import type { QueueStatus, WorkerStatus } from "./status.ts";
 import { packageVersion } from "./version.ts";
-import { prefetchOf, WorkQueue } from "./work-queue.ts";
+import { WorkQueue } from "./work-queue.ts";
 
 /** Time that handlers have to react to the signal at the end of the grace, in milliseconds. */
 const reactMs = 2_000;
@@ -62,6 +63,8 @@ export class WorkerRun<Tx> {
   readonly #queues: readonly WorkQueue[];
   readonly #connection: BrokerConnection;
   readonly #consumers: Consumer[] = [];
+  readonly #tuners: PrefetchTuner[] = [];
+  #looking: NodeJS.Timeout | undefined;
   readonly #firstAlive = Promise.withResolvers<void>();
   #stopping = false;
   /** What the consumers were last told. */
@@ -194,6 +197,9 @@ export class WorkerRun<Tx> {
     const declare = (): Promise<void> =>
       prepareTopology(this.#connection, topology, mode, this.#logger, signal);
     for (const queue of this.#queues) this.#consume(queue, mode === "assert" ? declare : undefined);
+    this.#looking = setInterval(() => {
+      for (const tuner of this.#tuners) tuner.look(performance.now());
+    }, prefetchLookMs);
     this.#logger.info({ queues: this.#queueNames() }, "worker started");
   }
 
@@ -221,6 +227,7 @@ export class WorkerRun<Tx> {
       ...(ensureQueue === undefined ? {} : { ensureQueue }),
     });
     this.#consumers.push(consumer);
+    this.#tuners.push(new PrefetchTuner(queue, consumer));
     if (!this.#doorsOpen) void consumer.pause("database unavailable");
   }
 
@@ -260,6 +267,7 @@ export class WorkerRun<Tx> {
   async #shutDown(): Promise<void> {
     const { options, ownDatabase } = this.#setup;
     this.#stopping = true;
+    clearInterval(this.#looking);
     this.#claims.stop();
     this.#logger.info({ running: this.#runner.running }, "worker stopping");
     const paused = this.#consumers.map((consumer) => consumer.pause("worker stopping"));

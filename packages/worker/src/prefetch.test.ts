@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import type { Incoming } from "./incoming.ts";
+import { prefetchOf, PrefetchTuner } from "./prefetch.ts";
+import { WorkQueue } from "./work-queue.ts";
+
+const delivered = (returned: string[], key: string): Incoming =>
+  ({ key, delivery: { requeue: () => returned.push(key) > 0 } }) as unknown as Incoming;
+
+test.each([
+  [1, 10],
+  [5, 10],
+  [20, 40],
+  [1_000, 1_000],
+])("prefetch for %i slots is %i", (concurrency, prefetch) => {
+  expect(prefetchOf(concurrency)).toBe(prefetch);
+});
+
+test("what waits behind slow jobs is given back once, and no more is held than there are slots", () => {
+  const queue = new WorkQueue("q", 1);
+  const prefetches: number[] = [];
+  const returned: string[] = [];
+  const tuner = new PrefetchTuner(queue, { setPrefetch: (count) => void prefetches.push(count) });
+  queue.occupySlot();
+  queue.push(delivered(returned, "a"));
+  const since = queue.fullSinceMs ?? 0;
+
+  tuner.look(since + 500);
+  tuner.look(since + 1_500);
+  queue.push(delivered(returned, "b"));
+  tuner.look(since + 30_000);
+
+  expect(prefetches).toEqual([1]);
+  expect(returned).toEqual(["a"]);
+});
+
+test("a queue whose jobs are quick again holds more again, after a while", () => {
+  const queue = new WorkQueue("q", 2);
+  const prefetches: number[] = [];
+  const tuner = new PrefetchTuner(queue, { setPrefetch: (count) => void prefetches.push(count) });
+  queue.occupySlot();
+  queue.occupySlot();
+  queue.push(delivered([], "a"));
+  const since = queue.fullSinceMs ?? 0;
+  tuner.look(since + 1_500);
+
+  for (let ended = 0; ended < 20; ended += 1) {
+    queue.freeSlot();
+    queue.occupySlot();
+  }
+  tuner.look(since + 2_000);
+  for (let ended = 0; ended < 20; ended += 1) {
+    queue.freeSlot();
+    queue.occupySlot();
+  }
+  tuner.look(since + 20_000);
+
+  expect(prefetches).toEqual([2, 10]);
+});
