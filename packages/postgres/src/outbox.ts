@@ -195,7 +195,7 @@ function isAmbiguous(error: unknown): boolean {
  * @example
  * const outbox = createOutbox({ database: pgDatabase(pool) });
  * await database.transaction(async (tx) => {
- *   await tx.query("insert into orders …");
+ *   await saveOrder(tx, order); // the application's own rows
  *   await outbox.enqueue(tx, sendReceipt, { orderId });
  * });
  */

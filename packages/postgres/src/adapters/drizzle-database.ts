@@ -37,7 +37,7 @@ function executorOf(tx: DrizzleTransactionLike, sql: DrizzleSql): SqlExecutor {
  * The database behind a Drizzle `db` (drivers node-postgres and postgres-js).
  *
  * Drizzle runs only queries that its own tag made, so that is passed too:
- * `drizzleDatabase(db, sql)` with `import { sql } from "drizzle-orm"`.
+ * `drizzleDatabase(db, sql)` with the `sql` that drizzle-orm exports.
  */
 export function drizzleDatabase<Tx extends DrizzleTransactionLike>(
   db: DrizzleLike<Tx>,
