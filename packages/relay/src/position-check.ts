@@ -60,7 +60,8 @@ export async function loadCursor(
   return cursorOf(fresh);
 }
 
-function cursorOf(record: CursorRecord): Cursor {
+/** The cursor alone. */
+export function cursorOf(record: CursorRecord): Cursor {
   const { snapshot, window, keyed, tx, seq, keyedFrom, keyedTo } = record;
   return { snapshot, window, keyed, tx, seq, keyedFrom, keyedTo };
 }

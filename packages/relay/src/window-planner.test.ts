@@ -15,9 +15,11 @@ interface ModelRow extends PlannedRow {
   readonly id: string;
 }
 
-const before = (a: PlannedRow, b: PlannedRow): boolean =>
+type Place = Pick<PlannedRow, "tx" | "seq">;
+
+const before = (a: Place, b: Place): boolean =>
   BigInt(a.tx) < BigInt(b.tx) || (a.tx === b.tx && BigInt(a.seq) < BigInt(b.seq));
-const byPlace = (a: PlannedRow, b: PlannedRow): number => (before(a, b) ? -1 : 1);
+const byPlace = (a: Place, b: Place): number => (before(a, b) ? -1 : 1);
 
 /** A database that keeps transactions, snapshots and the outbox as PostgreSQL does. */
 class ModelDatabase {

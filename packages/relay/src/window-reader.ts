@@ -1,6 +1,8 @@
 import type { OutboxPage, OutboxRow, PageLimits, RelayStore } from "@waybill/postgres";
+import { TermLostError } from "./cursor-saver.ts";
 import type { Destinations } from "./destinations.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import { cursorOf } from "./position-check.ts";
 import type { Term } from "./term.ts";
 import type { WakeUp } from "./wake-up.ts";
 import { advance, type Cursor, nextRead, type WindowRead } from "./window-planner.ts";
@@ -16,8 +18,9 @@ export interface WindowReaderOptions {
   readonly cursor: Cursor;
   readonly limits: PageLimits;
   /**
-   * Behind a transaction pooler the server may change between two statements. Then every read starts
-   * from a position that this server has saved, so one page is on its way at a time.
+   * Behind a transaction pooler the server may have crashed or changed between two statements, and
+   * what was never saved there means nothing to it. Then every read starts from the position that
+   * is stored, so one page is on its way at a time.
    */
   readonly strict: boolean;
   /** Saves the cursor and waits for it. */
@@ -40,6 +43,12 @@ export async function runRead(
     case "keyed":
       return await store.readKeyedPage(read, read.seq, read.to, limits);
   }
+}
+
+async function storedCursor(store: RelayStore, epoch: string): Promise<Cursor> {
+  const record = await store.readCursor(epoch);
+  if (record === undefined) throw new TermLostError();
+  return cursorOf(record);
 }
 
 const queuesOf = (rows: readonly OutboxRow[]): Set<string> => {
@@ -65,6 +74,7 @@ export async function readOutbox(options: WindowReaderOptions, signal: AbortSign
     // A process that was frozen may have lost the term meanwhile.
     if (!term.isFresh) await term.renew();
     wakeUp.looking(found);
+    if (strict) cursor = await storedCursor(store, term.epoch);
     const read = nextRead(cursor);
     const step = advance(cursor, read, await runRead(store, read, limits));
     found = step.rows.length > 0;

@@ -1,0 +1,269 @@
+/** What the relay does beside publishing: timers, partitions, retention, jobs of dead workers. */
+
+import { expect, test } from "vitest";
+
+import { eventually } from "../support/index.ts";
+import { enqueue, type House, inTransaction, isDrained, startHouse } from "./support.ts";
+
+const partitionsOf = async (house: House, table: string): Promise<readonly string[]> =>
+  (
+    await house.database.rows<{ name: string }>(
+      "select name from waybill.list_partitions(('waybill.' || $1)::regclass) order by 1",
+      [table],
+    )
+  ).map(({ name }) => name);
+
+/** Moves the clock of everything stored: rows look as if they were written so long ago. */
+const age = async (house: House, days: number): Promise<void> => {
+  await house.database.rows(
+    `update waybill.outbox set created_at = created_at - $1 * interval '1 day'`,
+    [days],
+  );
+};
+
+test("A25: delays of any order fire at their times, a long one never keeps a short one waiting", async () => {
+  await using house = await startHouse();
+  await house.declare("email");
+  const collected = await house.collect("email");
+  house.startRelay();
+  const delays = [86_400_000, 900, 1, 600, 3_600_000, 300, 86_400_000, 450];
+
+  await enqueue(
+    house.database.pool,
+    delays.map((delayMs) => ({ payload: delayMs, delay_ms: delayMs })),
+  );
+
+  await eventually(() => collected.messages.length === 5);
+  expect(collected.messages.map(({ body }) => Number(body))).toEqual([1, 300, 450, 600, 900]);
+  const [left] = await house.database.rows("select count(*)::int as n from waybill.timer");
+  expect(left).toEqual({ n: 3 });
+});
+
+test("a timer of a transaction that rolls back never fires", async () => {
+  await using house = await startHouse();
+  await house.declare("email");
+  const collected = await house.collect("email");
+  house.startRelay();
+  await expect(
+    inTransaction(house.database.pool, async (client) => {
+      await enqueue(client, [{ delay_ms: 1 }]);
+      throw new Error("no");
+    }),
+  ).rejects.toThrow("no");
+  const [id] = await enqueue(house.database.pool, [{ delay_ms: 1 }]);
+
+  await eventually(() => collected.messages.length === 1);
+  expect(collected.ids).toEqual([id]);
+});
+
+test("a timer that the outbox refuses is held with the reason, and the others fire", async () => {
+  await using house = await startHouse();
+  await house.declare("email");
+  const collected = await house.collect("email");
+  await enqueue(house.database.pool, [{ delay_ms: 1 }, { delay_ms: 50 }, { delay_ms: 100 }]);
+  await house.database.rows(
+    "update waybill.timer set queue = 'Not A Queue' where fire_at = (select min(fire_at) from waybill.timer)",
+  );
+
+  house.startRelay();
+
+  await eventually(() => collected.messages.length === 2);
+  const held = await house.database.rows(
+    "select queue, detail from waybill.timer where fire_at = 'infinity'",
+  );
+  expect(held).toEqual([
+    { queue: "Not A Queue", detail: expect.stringContaining("outbox_queue_name") as string },
+  ]);
+});
+
+test("partitions are made ahead, and rows of the default partition move into them without being published again or lost", async () => {
+  await using house = await startHouse();
+  await house.declare("email");
+  const collected = await house.collect("email");
+  const ids: string[] = [];
+  for (let n = 0; n < 20; n += 1) {
+    ids.push(
+      ...(await enqueue(
+        house.database.pool,
+        Array.from({ length: 50 }, () => ({ ordering_key: "k" })),
+      )),
+    );
+  }
+
+  // Moves the rows while it pages them.
+  house.startRelay({ batchSize: 10 });
+  for (let n = 0; n < 20; n += 1) ids.push(...(await enqueue(house.database.pool, [{}])));
+
+  await eventually(async () => expect(await partitionsOf(house, "outbox")).toHaveLength(3));
+  await eventually(async () => expect(await partitionsOf(house, "inbox")).toHaveLength(3));
+  await eventually(() => isDrained(house));
+  await eventually(() => collected.ids.length === ids.length);
+  expect(collected.messages).toHaveLength(ids.length);
+  const keyed = collected.messages.filter(({ headers }) => "waybill-ordering-key" in headers);
+  expect(keyed.map(({ id }) => id)).toEqual(ids.slice(0, 1_000));
+  const [caught] = await house.database.rows(
+    "select count(*)::int as n from waybill.outbox_default",
+  );
+  expect(caught).toEqual({ n: 0 });
+});
+
+test("jobs are enqueued while there is no partition for today", async () => {
+  await using house = await startHouse();
+
+  const ids = await enqueue(house.database.pool, [{}, {}]);
+
+  expect(ids).toHaveLength(2);
+  expect(await partitionsOf(house, "outbox")).toEqual(["outbox_default"]);
+});
+
+test("a partition is dropped only when it is old and holds nothing unpublished; unfinished jobs move to today's", async () => {
+  await using house = await startHouse();
+  await house.declare("email");
+  const collected = await house.collect("email");
+  const [ended, waiting] = await enqueue(house.database.pool, [{}, {}]);
+  const first = house.startRelay();
+  await eventually(() => isDrained(house));
+  await eventually(async () => expect(await partitionsOf(house, "outbox")).toHaveLength(3));
+  await first.stop();
+  await house.database.rows(
+    "insert into waybill.inbox (id, queue, type, state, dispatch, finished_at) values ($1, 'email', 't', 'succeeded', 1, clock_timestamp())",
+    [ended],
+  );
+  await house.database.rows(
+    `select waybill.create_outbox_partition('outbox_old', date_trunc('day', now() - interval '10 days', 'UTC'), date_trunc('day', now() - interval '9 days', 'UTC'), 0),
+            waybill.create_outbox_partition('outbox_older', date_trunc('day', now() - interval '11 days', 'UTC'), date_trunc('day', now() - interval '10 days', 'UTC'), 0)`,
+  );
+  await age(house, 10);
+  // Not published yet: written by nobody's relay.
+  const [unpublished] = await enqueue(house.database.pool, [{ queue: "other" }]);
+  await house.database.rows(
+    "update waybill.outbox set created_at = created_at - interval '11 days' where id = $1",
+    [unpublished],
+  );
+  expect(await partitionsOf(house, "outbox")).toContain("outbox_old");
+
+  house.startRelay();
+
+  await eventually(async () => {
+    const names = await partitionsOf(house, "outbox");
+    expect(names).not.toContain("outbox_old");
+  });
+  const rows = await house.database.rows<{ id: string; age: boolean }>(
+    "select id, created_at > clock_timestamp() - interval '1 hour' as age from waybill.outbox where queue = 'email'",
+  );
+  expect(rows).toEqual([{ id: waiting, age: true }]);
+  const others = await eventually(() => house.collect("other"));
+  await eventually(() => others.ids.includes(unpublished ?? ""));
+  // Moved, not published again.
+  expect(collected.messages).toHaveLength(2);
+});
+
+test("an open transaction that wrote into an old partition keeps it from being dropped", async () => {
+  await using house = await startHouse();
+  await house.database.rows(
+    "select waybill.create_outbox_partition('outbox_old', date_trunc('day', now() - interval '10 days', 'UTC'), date_trunc('day', now() - interval '9 days', 'UTC'), 0)",
+  );
+  const [row] = await house.database.rows<{ snapshot: string }>(
+    "select pg_current_snapshot()::text as snapshot",
+  );
+  await enqueue(house.database.pool, [{}]);
+  await age(house, 10);
+
+  const [dropped] = await house.database.rows(
+    "select waybill.drop_outbox_partition('outbox_old', $1::pg_snapshot) as done",
+    [row?.snapshot],
+  );
+
+  expect(dropped).toEqual({ done: false });
+  expect(await partitionsOf(house, "outbox")).toContain("outbox_old");
+});
+
+test("an old partition of the inbox is dropped, and what is unfinished or ended lately stays", async () => {
+  await using house = await startHouse();
+  await house.database.rows(
+    "select waybill.create_inbox_partition('inbox_old', date_trunc('week', now() - interval '60 days', 'UTC'), date_trunc('week', now() - interval '53 days', 'UTC'), 0)",
+  );
+  await house.database.rows(
+    `insert into waybill.inbox (id, queue, type, state, dispatch, finished_at)
+     select (left(waybill.id_at(date_trunc('week', now() - interval '60 days', 'UTC') + interval '1 hour')::text, 24) || lpad(n::text, 12, '0'))::uuid,
+       'email', 't', s.state, 1, now() - s.days * interval '1 day'
+     from (values (1, 'succeeded', 58), (2, 'running', null), (3, 'succeeded', 1)) as s (n, state, days)`,
+  );
+
+  house.startRelay();
+
+  await eventually(async () =>
+    expect(await partitionsOf(house, "inbox")).not.toContain("inbox_old"),
+  );
+  const rows = await house.database.rows(
+    "select state, finished_at is null as open from waybill.inbox order by id",
+  );
+  expect(rows).toEqual([
+    { state: "running", open: true },
+    { state: "succeeded", open: false },
+  ]);
+});
+
+test("what is past its retention is pruned, and nothing else", async () => {
+  await using house = await startHouse();
+  const ids =
+    "array['01890000-0000-7000-8000-000000000001', '01890000-0000-7000-8000-000000000002']::uuid[]";
+  const times = "array[now() - interval '40 days', now() - interval '20 days']";
+  const rows = `from unnest(${ids}, ${times}) as u (id, at)`;
+  for (const statement of [
+    `insert into waybill.failure (id, queue, type, attempt, token, failure_class, message, fingerprint, terminal, failed_at) select id, 'email', 't', 1, 1, 'unknown', 'm', 'f', false, at ${rows}`,
+    `insert into waybill.result (id, queue, result, created_at) select id, 'email', '1', at ${rows}`,
+    `insert into waybill.dead_letter (id, queue, type, attempts, failure_class, message, fingerprint, payload, enqueued_at, died_at) select id, 'email', 't', 1, 'unknown', 'm', 'f', '1', at, at ${rows}`,
+    `insert into waybill.idempotency_key (type, key, job_id, mode, expires_at) select 't', id::text, id, 'for_a_time', at + interval '30 days' ${rows}`,
+    `insert into waybill.idempotency_key (type, key, job_id, mode) values ('t', 'ended', '01890000-0000-7000-8000-000000000003', 'until_end')`,
+    `insert into waybill.worker (id, name, host, pid, version, queues, lease_until) select id, 'w', 'h', 1, '1', '{}', at + interval '20 days' ${rows}`,
+  ]) {
+    await house.database.rows(statement);
+  }
+
+  house.startRelay();
+
+  await eventually(async () => {
+    const [left] = await house.database.rows(
+      `select (select count(*)::int from waybill.failure) as failures, (select count(*)::int from waybill.result) as results,
+        (select count(*)::int from waybill.dead_letter) as letters, (select count(*)::int from waybill.idempotency_key) as keys,
+        (select count(*)::int from waybill.worker) as workers`,
+    );
+    expect(left).toEqual({ failures: 1, results: 1, letters: 1, keys: 1, workers: 1 });
+  });
+});
+
+test("a running job whose worker is dead and whose message is gone is dispatched again, once", async () => {
+  await using house = await startHouse();
+  await house.declare("email");
+  const collected = await house.collect("email");
+  const [lost, alive, foreign] = [
+    ...(await enqueue(house.database.pool, [{ payload: "lost" }, { payload: "alive" }])),
+    "01890000-0000-7000-8000-00000000000f",
+  ];
+  const [dead, living] = [
+    "01890000-0000-7000-8000-0000000000d1",
+    "01890000-0000-7000-8000-0000000000a1",
+  ];
+  await house.database.rows(
+    `insert into waybill.worker (id, name, host, pid, version, queues, lease_until) values
+      ($1, 'dead', 'h', 1, '1', '{email}', clock_timestamp() - interval '10 seconds'),
+      ($2, 'living', 'h', 2, '1', '{email}', clock_timestamp() + interval '10 minutes')`,
+    [dead, living],
+  );
+  await house.database.rows(
+    `insert into waybill.inbox (id, queue, type, state, attempt, dispatch, owner, started_at)
+     select id, 'email', 't', 'running', 1, 1, owner, clock_timestamp() - interval '1 minute'
+     from unnest($1::uuid[], $2::uuid[]) as u (id, owner)`,
+    [
+      [lost, alive, foreign],
+      [dead, living, dead],
+    ],
+  );
+
+  house.startRelay({ reapAfterMs: 200 });
+
+  await eventually(() => collected.messages.length === 3);
+  const again = collected.messages.filter(({ headers }) => headers["waybill-dispatch"] === 2);
+  expect(again.map(({ id, body }) => ({ id, body }))).toEqual([{ id: lost, body: '"lost"' }]);
+});
