@@ -21,19 +21,21 @@ function moduleOf(markdown: string): string {
   ];
   if (parts.length === 0) return "";
   const imports = new Set<string>();
-  const body = parts
-    .join("\n")
-    .replace(/^import [^;]+;\n/gm, (line) => {
-      imports.add(line);
-      return "";
-    });
+  const body = parts.join("\n").replace(/^import [^;]+;\n/gm, (line) => {
+    imports.add(line);
+    return "";
+  });
   return `${[...imports].join("")}\n${body}\nexport {};\n`;
 }
 
-const pages = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "*.md"], {
-  cwd: root,
-  encoding: "utf8",
-})
+const pages = execFileSync(
+  "git",
+  ["ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+  {
+    cwd: root,
+    encoding: "utf8",
+  },
+)
   .split("\n")
   .filter((path) => path !== "" && !path.includes("data-layers"));
 

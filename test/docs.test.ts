@@ -6,12 +6,14 @@ import { expect, test } from "vitest";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 
-const run = (script: string, ...args: string[]) => (): string =>
-  execFileSync(process.execPath, ["--conditions=@waybill/source", script, ...args], {
-    cwd: root,
-    encoding: "utf8",
-    stdio: "pipe",
-  });
+const run =
+  (script: string, ...args: string[]) =>
+  (): string =>
+    execFileSync(process.execPath, ["--conditions=@waybill/source", script, ...args], {
+      cwd: root,
+      encoding: "utf8",
+      stdio: "pipe",
+    });
 
 test("the TypeScript of the documentation compiles", () => {
   expect(run("scripts/check-docs.ts")).not.toThrow();
