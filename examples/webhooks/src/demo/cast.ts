@@ -1,0 +1,105 @@
+import { fileURLToPath } from "node:url";
+import type { Child, Children, Environment } from "./children.ts";
+import type { Ground } from "./ground.ts";
+import type { Screen } from "./screen.ts";
+import {
+  busy,
+  type Kill,
+  relayAfter,
+  relayTerm,
+  waitingJobs,
+  workerOf,
+  workerTakenOver,
+} from "./takeover.ts";
+
+/** The processes of the example: one endpoint, service and relay, two workers. */
+export interface Cast {
+  readonly serviceUrl: string;
+  readonly endpointUrl: string;
+  /** SIGKILLs a worker that is in the middle of jobs and starts it again. */
+  killWorker(signal: AbortSignal): Promise<Kill>;
+  /** SIGKILLs the relay and starts it again. */
+  killRelay(signal: AbortSignal): Promise<Kill>;
+}
+
+const source = (file: string): URL => new URL(`../${file}`, import.meta.url);
+/** What `npx waybill` runs in a project that has the packages installed. */
+const waybill = new URL("../../../../packages/cli/src/main.ts", import.meta.url);
+
+async function address(server: Child): Promise<string> {
+  const [, url = ""] = await server.line(/^listening on (http:\S+)/);
+  return url;
+}
+
+const seconds = (ms: number): string => `${(ms / 1_000).toFixed(2)} s`;
+
+/** Starts all, and waits until each is ready. */
+export async function startCast(
+  children: Children,
+  ground: Ground,
+  screen: Screen,
+  seed: number,
+  signal: AbortSignal,
+): Promise<Cast> {
+  const { pool } = ground;
+  const shared: Environment = {
+    DATABASE_URL: ground.databaseUrl,
+    RABBITMQ_URL: ground.rabbitmqUrl,
+    WAYBILL_PREFIX: ground.prefix,
+  };
+  const startServer = (name: string): Child =>
+    children.start(name, [source(`${name}.ts`)], { ...shared, SEED: String(seed) });
+  const startRelay = (): Child => children.start("relay", [waybill, "relay"], shared);
+
+  const endpoint = startServer("endpoint");
+  const service = startServer("service");
+  const endpointUrl = await address(endpoint);
+  const startWorker = async (name: string): Promise<{ child: Child; id: string }> => {
+    const module = fileURLToPath(source("worker.ts"));
+    const env = { ...shared, ENDPOINT_URL: endpointUrl, WAYBILL_NAME: name };
+    const child = children.start(name, [waybill, "worker", module], env);
+    return { child, id: await workerOf(pool, child.pid, signal) };
+  };
+
+  // Workers first: they declare the queues that the relay publishes to.
+  const [first, second] = await Promise.all([startWorker("worker 1"), startWorker("worker 2")]);
+  let relay = startRelay();
+  await relayAfter(pool, 0, signal);
+  const serviceUrl = await address(service);
+  for (const child of [endpoint, service, relay, first.child, second.child]) {
+    screen.event(`${child.name} runs (process ${child.pid})`);
+  }
+
+  return {
+    serviceUrl,
+    endpointUrl,
+    async killWorker(stop) {
+      const { child, id } = first;
+      await busy(pool, id, stop);
+      await child.kill();
+      screen.event(`${child.name} (process ${child.pid}) killed with SIGKILL, and started again`);
+      const restart = startWorker(child.name);
+      const { inHand, takeoverMs } = await workerTakenOver(pool, id, stop);
+      screen.event(
+        `the ${inHand} jobs it was running were taken over within ${seconds(takeoverMs)}`,
+      );
+      await restart;
+      return { process: "worker", pid: child.pid, inHand, takeoverMs };
+    },
+    async killRelay(stop) {
+      const term = await relayTerm(pool);
+      const { pid } = relay;
+      await relay.kill();
+      const killedAt = performance.now();
+      screen.event(`relay (process ${pid}) killed with SIGKILL, and started again`);
+      relay = startRelay();
+      await relayAfter(pool, term, stop);
+      const takeoverMs = performance.now() - killedAt;
+      const inHand = await waitingJobs(pool);
+      screen.event(
+        `the new relay took the term after ${seconds(takeoverMs)}; ${inHand} jobs waited in the outbox`,
+      );
+      return { process: "relay", pid, inHand, takeoverMs };
+    },
+  };
+}

@@ -1,0 +1,140 @@
+import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { Client, Pool } from "pg";
+import { silentLogger, topologyNames } from "@waybill/core";
+import { migrate } from "@waybill/postgres";
+import { createBrokerConnection, createManagementClient } from "@waybill/rabbitmq";
+import type { Services } from "../../../../scripts/services/index.ts";
+
+/** Where a run takes place: a database of its own, and a virtual host or prefix of its own. */
+export interface Ground extends AsyncDisposable {
+  readonly databaseUrl: string;
+  readonly rabbitmqUrl: string;
+  readonly prefix: string;
+  readonly pool: Pool;
+  /** Pages of the queues in the management UI; none where the broker has no UI. */
+  readonly pages: readonly string[];
+}
+
+const queues = ["index", "deliver"];
+
+async function administer(databaseUrl: string, statement: string): Promise<void> {
+  const client = new Client({ connectionString: databaseUrl });
+  client.on("error", () => undefined);
+  await client.connect();
+  try {
+    await client.query(statement);
+  } finally {
+    await client.end();
+  }
+}
+
+/** A fresh database with Waybill's schema, the service's tables and the demo's. */
+async function createDatabase(serverUrl: string, name: string): Promise<string> {
+  await administer(serverUrl, `create database ${name}`);
+  const url = new URL(serverUrl);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+async function createTables(pool: Pool): Promise<void> {
+  await migrate(pool);
+  for (const file of ["../schema.sql", "schema.sql"]) {
+    await pool.query(await readFile(new URL(file, import.meta.url), "utf8"));
+  }
+}
+
+interface BrokerGround {
+  readonly url: string;
+  readonly prefix: string;
+  clear(): Promise<void>;
+}
+
+/** Names with a prefix of their own on the given broker. */
+function sharePrefix(url: string, name: string): BrokerGround {
+  const prefix = name.replaceAll("_", "-");
+  return { url, prefix, clear: () => deleteTopology(url, prefix) };
+}
+
+/** A virtual host where the management API may make one, else a prefix. */
+async function shareBroker(services: Services, name: string): Promise<BrokerGround> {
+  const url = new URL(services.rabbitmqUrl);
+  if (services.managementUrl === undefined) return sharePrefix(url.href, name);
+  const management = new URL(services.managementUrl);
+  management.username = url.username;
+  management.password = url.password;
+  const client = createManagementClient({ url: management.href });
+  try {
+    await client.putVhost(name);
+  } catch {
+    // Not an administrator.
+    return sharePrefix(url.href, name);
+  }
+  const user = decodeURIComponent(url.username) || "guest";
+  await client.putPermissions(name, user, { configure: ".*", write: ".*", read: ".*" });
+  url.pathname = `/${name}`;
+  return { url: url.href, prefix: "waybill", clear: () => client.deleteVhost(name) };
+}
+
+async function deleteTopology(url: string, prefix: string): Promise<void> {
+  await using connection = createBrokerConnection({
+    url,
+    name: "waybill-demo (clean up)",
+    logger: silentLogger,
+  });
+  await connection.tryReady();
+  const channel = await connection.openChannel();
+  const names = topologyNames(prefix);
+  for (const queue of queues) {
+    for (const name of [names.queueName(queue), names.deadLetterQueueName(queue)]) {
+      await channel.call(`delete queue ${name}`, (raw) => raw.deleteQueue(name));
+    }
+  }
+  for (const name of [names.jobsExchange, names.dlxExchange, names.eventsExchange]) {
+    await channel.call(`delete exchange ${name}`, (raw) => raw.deleteExchange(name));
+  }
+}
+
+function pagesOf(services: Services, broker: BrokerGround): readonly string[] {
+  if (services.managementUrl === undefined) return [];
+  const vhost = decodeURIComponent(new URL(broker.url).pathname.slice(1)) || "/";
+  const names = topologyNames(broker.prefix);
+  const shown = [
+    ...queues.map((queue) => names.queueName(queue)),
+    names.deadLetterQueueName("deliver"),
+  ];
+  return shown.map(
+    (queue) =>
+      `${services.managementUrl}/#/queues/${encodeURIComponent(vhost)}/${encodeURIComponent(queue)}`,
+  );
+}
+
+/** Prepares the ground; disposing clears it. Servers that are ours need no clearing at the broker. */
+export async function prepareGround(services: Services): Promise<Ground> {
+  const name = `waybill_demo_${randomBytes(4).toString("hex")}`;
+  await using undo = new AsyncDisposableStack();
+  const broker: BrokerGround =
+    services.source === "url"
+      ? await shareBroker(services, name)
+      : { url: services.rabbitmqUrl, prefix: "waybill", clear: async () => undefined };
+  undo.defer(() => broker.clear());
+
+  const databaseUrl = await createDatabase(services.databaseUrl, name);
+  undo.defer(() =>
+    administer(services.databaseUrl, `drop database if exists ${name} with (force)`),
+  );
+  const pool = new Pool({ connectionString: databaseUrl, max: 12 });
+  pool.on("error", () => undefined);
+  undo.defer(() => pool.end());
+  await createTables(pool);
+
+  const owned = undo.move();
+  return {
+    databaseUrl,
+    rabbitmqUrl: broker.url,
+    prefix: broker.prefix,
+    pool,
+    pages: pagesOf(services, broker),
+    [Symbol.asyncDispose]: () => owned.disposeAsync(),
+  };
+}

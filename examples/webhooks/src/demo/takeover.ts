@@ -1,0 +1,101 @@
+import type { Pool } from "pg";
+import { until } from "./until.ts";
+
+/** What a kill did. */
+export interface Kill {
+  readonly process: "worker" | "relay";
+  readonly pid: number;
+  /** Jobs that the worker was running, or that waited in the outbox when the relay died. */
+  readonly inHand: number;
+  /** From the kill until the others had taken over, in milliseconds. */
+  readonly takeoverMs: number;
+}
+
+const deadlineMs = 60_000;
+
+async function one<Row extends object>(
+  pool: Pool,
+  sql: string,
+  values: unknown[] = [],
+): Promise<Row> {
+  const [row] = (await pool.query<Row>(sql, values)).rows;
+  if (row === undefined) throw new Error(`This query gave no row: ${sql}`);
+  return row;
+}
+
+/** Waits until the worker with this process id is there; resolves to its boot id. */
+export async function workerOf(pool: Pool, pid: number, signal: AbortSignal): Promise<string> {
+  return await until(
+    `the worker with process id ${pid} to start`,
+    async () => {
+      const found = await pool.query<{ id: string }>(
+        "select id from waybill.worker where pid = $1 order by started_at desc limit 1",
+        [pid],
+      );
+      return found.rows[0]?.id;
+    },
+    { deadlineMs, signal },
+  );
+}
+
+async function runningOf(pool: Pool, worker: string): Promise<number> {
+  const { running } = await one<{ running: number }>(
+    pool,
+    "select count(*)::integer as running from waybill.inbox where owner = $1 and state = 'running'",
+    [worker],
+  );
+  return running;
+}
+
+/** Waits until the worker is in the middle of jobs. */
+export async function busy(pool: Pool, worker: string, signal: AbortSignal): Promise<void> {
+  await until(
+    "a worker to have jobs in hand",
+    async () => ((await runningOf(pool, worker)) > 0 ? true : undefined),
+    { deadlineMs, intervalMs: 5, signal },
+  );
+}
+
+/** Waits until none of the dead worker's jobs is its own any more. */
+export async function workerTakenOver(
+  pool: Pool,
+  worker: string,
+  signal: AbortSignal,
+): Promise<{ readonly inHand: number; readonly takeoverMs: number }> {
+  const killedAt = performance.now();
+  const inHand = await runningOf(pool, worker);
+  await until(
+    `the ${inHand} jobs of the killed worker to be taken over`,
+    async () => ((await runningOf(pool, worker)) === 0 ? true : undefined),
+    { deadlineMs, intervalMs: 20, signal },
+  );
+  return { inHand, takeoverMs: performance.now() - killedAt };
+}
+
+/** The term of the relay that is at work; 0 where none is. */
+export async function relayTerm(pool: Pool): Promise<number> {
+  const { epoch } = await one<{ epoch: number }>(
+    pool,
+    `select coalesce(max(epoch), 0)::integer as epoch
+     from waybill.relay where lease_until > clock_timestamp()`,
+  );
+  return epoch;
+}
+
+/** Waits until a relay holds a term after `last`. */
+export async function relayAfter(pool: Pool, last: number, signal: AbortSignal): Promise<void> {
+  await until(
+    "a relay to take the term",
+    async () => ((await relayTerm(pool)) > last ? true : undefined),
+    { deadlineMs, intervalMs: 20, signal },
+  );
+}
+
+/** Jobs in the outbox that no relay has passed yet. */
+export async function waitingJobs(pool: Pool): Promise<number> {
+  const { waiting } = await one<{ waiting: number }>(
+    pool,
+    "select count(*)::integer as waiting from waybill.job where not relayed",
+  );
+  return waiting;
+}
