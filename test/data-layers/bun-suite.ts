@@ -1,6 +1,6 @@
 /**
- * The suite on Bun.SQL: `bun --conditions=@waybill/source bun-suite.ts <database url>`. Vitest runs on
- * Node, so this is a program of its own; it prints what each guarantee came to, as JSON.
+ * The suite on Bun.SQL: `bun --conditions=@waybill/source bun-suite.ts <url> [<url without the pooler>]`.
+ * Vitest runs on Node, so this is a program of its own; it prints what each guarantee came to, as JSON.
  */
 
 import { openBench } from "./bench.ts";
@@ -10,11 +10,13 @@ import { openBunSql } from "./layers/bun-sql.ts";
 /** What became of one guarantee: null where it holds. */
 export type Outcomes = Readonly<Record<string, string | null>>;
 
-const [url = ""] = process.argv.slice(2);
+const [url = "", directUrl] = process.argv.slice(2);
+const open: typeof openBunSql = (layerUrl) =>
+  openBunSql(layerUrl, { prepare: directUrl === undefined });
 const outcomes: Record<string, string | null> = {};
 for (const [guarantee, check] of conformance) {
   try {
-    await using bench = await openBench(openBunSql, url);
+    await using bench = await openBench(open, url, directUrl);
     await check(bench);
     outcomes[guarantee] = null;
   } catch (error) {

@@ -1,6 +1,7 @@
-import { spawnSync } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import { expect, test } from "vitest";
 
@@ -8,6 +9,7 @@ import { createTestDatabase } from "../support/index.ts";
 import { prepareDatabase } from "./bench.ts";
 import type { Outcomes } from "./bun-suite.ts";
 import { conformance } from "./conformance.ts";
+import { startPgBouncer } from "./pgbouncer.ts";
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
 
@@ -20,18 +22,31 @@ function findBun(): string {
   return found;
 }
 
-test("Bun.SQL, under Bun, keeps every guarantee of the suite", async () => {
+/** What the suite came to under Bun. */
+async function runSuite(...urls: readonly string[]): Promise<Outcomes> {
+  const { stdout } = await promisify(execFile)(
+    findBun(),
+    ["--conditions=@waybill/source", "bun-suite.ts", ...urls],
+    { cwd: folder, timeout: 25_000 },
+  );
+  return JSON.parse(stdout) as Outcomes;
+}
+
+const everyGuaranteeKept: Outcomes = Object.fromEntries(
+  conformance.map(([guarantee]) => [guarantee, null]),
+);
+
+test("Bun.SQL keeps every guarantee of the suite", async () => {
   await using database = await createTestDatabase({ poolSize: 1 });
   await prepareDatabase(database.url);
 
-  const { stdout, stderr } = spawnSync(
-    findBun(),
-    ["--conditions=@waybill/source", "bun-suite.ts", database.url],
-    { cwd: folder, encoding: "utf8", timeout: 25_000 },
-  );
+  expect(await runSuite(database.url)).toEqual(everyGuaranteeKept);
+});
 
-  expect(stderr).toBe("");
-  expect(JSON.parse(stdout) as Outcomes).toEqual(
-    Object.fromEntries(conformance.map(([guarantee]) => [guarantee, null])),
-  );
+test("Bun.SQL without prepared statements keeps every guarantee through PgBouncer", async () => {
+  await using database = await createTestDatabase({ poolSize: 1 });
+  await prepareDatabase(database.url);
+  await using pooler = await startPgBouncer(database.url);
+
+  expect(await runSuite(pooler.url, database.url)).toEqual(everyGuaranteeKept);
 });

@@ -6,7 +6,7 @@ export function setup(): void {
   const folder = fileURLToPath(new URL(".", import.meta.url));
   execFileSync(process.execPath, ["node_modules/prisma/build/index.js", "generate"], {
     cwd: folder,
-    stdio: ["ignore", "ignore", "inherit"],
+    stdio: "pipe",
     env: {
       ...process.env,
       // The generator of Prisma 7 needs no engine; any file that exists keeps it from fetching one.

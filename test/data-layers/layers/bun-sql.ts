@@ -15,12 +15,21 @@ interface BunSql {
   close(): Promise<void>;
 }
 
+/** Options of Bun.SQL that are used here. */
+interface BunOptions {
+  readonly max?: number;
+  readonly prepare?: boolean;
+}
+
 /** Bun.SQL, which has the shape of postgres.js. Runs under Bun only. */
-export async function openBunSql(url: string): Promise<Layer<BunTransaction>> {
+export async function openBunSql(
+  url: string,
+  options: BunOptions = {},
+): Promise<Layer<BunTransaction>> {
   const { Bun } = globalThis as unknown as {
-    readonly Bun: { readonly SQL: new (url: string, options: { readonly max: number }) => BunSql };
+    readonly Bun: { readonly SQL: new (url: string, options: BunOptions) => BunSql };
   };
-  const sql = new Bun.SQL(url, { max: 4 });
+  const sql = new Bun.SQL(url, { max: 4, ...options });
   const reserved = await sql.reserve();
   return {
     database: postgresJsDatabase(sql),
