@@ -228,6 +228,6 @@ test("what waits behind a slow job in one worker runs in another one that is idl
 
   await app.startWorker(wait, { queues });
 
-  await eventually(() => runs === 8);
+  await eventually(() => expect(runs).toBe(8));
   goOn();
 });

@@ -1,10 +1,9 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { defineJob, LeaseLostError } from "@waybill/core";
 import { enqueueIn } from "./support/enqueue-in.ts";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { eventually } from "../support/index.ts";
-import { startApp, writeEffect } from "./support/start-app.ts";
+import { startApp, untilAborted, writeEffect } from "./support/start-app.ts";
 
 const payload = z.object({ n: z.int() });
 const job = defineJob({ name: "order.place", queue: "work", payload });
@@ -267,7 +266,7 @@ test("a handler that runs longer than its timeout fails the attempt, even if it 
   await app.startWorker((worker) =>
     worker.handleInTransaction(slow, async (context, tx) => {
       await writeEffect(tx, context);
-      await delay(60_000, undefined, { signal: context.signal }).catch(() => undefined);
+      await untilAborted(context.signal);
     }),
   );
 

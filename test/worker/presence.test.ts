@@ -1,9 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { defineJob, LeaseLostError } from "@waybill/core";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { eventually, startProxy } from "../support/index.ts";
-import { startApp, writeEffect } from "./support/start-app.ts";
+import { startApp, untilAborted, writeEffect } from "./support/start-app.ts";
 
 const payload = z.object({ n: z.int() });
 const job = defineJob({ name: "long", queue: "work", payload });
@@ -33,9 +32,8 @@ test("a worker that cannot renew its lease stops its handlers, and goes on under
       worker.handleInTransaction(job, async (context, tx) => {
         await writeEffect(tx, context);
         if (reasons.length > 0) return;
-        await delay(60_000, undefined, { signal: context.signal }).catch(() =>
-          reasons.push(context.signal.reason),
-        );
+        await untilAborted(context.signal);
+        reasons.push(context.signal.reason);
         throw new Error("stopped");
       }),
     { databaseUrl: proxy.url(app.database.url), leaseMs: 1_000 },

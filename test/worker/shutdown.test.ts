@@ -1,9 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { defineJob, ShutdownError } from "@waybill/core";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { eventually } from "../support/index.ts";
-import { startApp, writeEffect } from "./support/start-app.ts";
+import { startApp, untilAborted, writeEffect } from "./support/start-app.ts";
 
 const payload = z.object({ n: z.int() });
 const job = defineJob({ name: "long", queue: "work", payload });
@@ -59,7 +58,8 @@ test.each([
         worker.handle(job, async (context) => {
           starts += 1;
           context.signal.addEventListener("abort", () => reasons.push(context.signal.reason));
-          await delay(20_000, undefined, listens ? { signal: context.signal } : { ref: false });
+          await untilAborted(listens ? context.signal : new AbortController().signal);
+          context.signal.throwIfAborted();
         }),
       { graceMs: 100, leaseMs: 600_000 },
     );
@@ -118,7 +118,7 @@ test("rolling restarts under load lose nothing and count no crash", async () => 
   const register = (worker: Parameters<Parameters<typeof app.startWorker>[0]>[0]): void =>
     worker.handleInTransaction(job, async (context, tx) => {
       await writeEffect(tx, context);
-      await delay(5);
+      await tx.query("select pg_sleep(0.005)");
     });
   let running = await app.startWorker(register);
   const sending = (async () => {

@@ -3,7 +3,7 @@
  * for the heartbeat. Handlers never run on them.
  */
 
-import { createInboxStore, type InboxStore, sqlStateOf } from "@waybill/postgres";
+import { createInboxStore, type InboxStore, sqlStateOf, statementsFor } from "@waybill/postgres";
 import type { Logger } from "@waybill/core";
 import { Client, type ClientBase, type ClientConfig, Pool } from "pg";
 
@@ -114,7 +114,7 @@ async function isPooled(options: OwnDatabaseOptions): Promise<boolean> {
   }
   try {
     const { rows } = await client.query<{ pid: number }>({
-      text: "select pg_backend_pid() as pid",
+      text: statementsFor(options.schema).get_backend.text,
     });
     return rows[0]?.pid !== processOf(client);
   } finally {
@@ -160,7 +160,7 @@ export async function openOwnDatabase(options: OwnDatabaseOptions): Promise<OwnD
       return { client, store: storeOn(client) };
     },
     async probe() {
-      await pool.query({ text: "select 1" });
+      await pool.query({ text: statementsFor(options.schema).get_backend.text });
     },
     async close() {
       await pool.end().catch(() => undefined);

@@ -253,7 +253,7 @@ function typed<Name extends string, Payload>(context: AnyContext): Context<Name,
  *   queues: { emails: { concurrency: 10 } },
  * });
  * worker.handleInTransaction(sendWelcome, async (job, tx) => {
- *   await tx.query("insert into welcome (email) values ($1)", [job.payload.to]);
+ *   await saveWelcome(tx, job.payload.to);
  * });
  * await worker.run({ signal: AbortSignal.timeout(60_000) });
  */

@@ -19,3 +19,11 @@ export const testLogger: Logger =
         warn: (fields, message) => console.log("warn", message, fields),
         error: (fields, message) => console.log("error", message, fields),
       };
+
+/** Resolves when the signal has aborted: how handlers of tests work for a long time. */
+export async function untilAborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  signal.addEventListener("abort", () => resolve(), { once: true });
+  await promise;
+}

@@ -17,7 +17,7 @@ import {
 import { testLogger } from "./app-parts.ts";
 import { type Courier, createCourier } from "./courier.ts";
 
-export { writeEffect } from "./app-parts.ts";
+export { untilAborted, writeEffect } from "./app-parts.ts";
 
 /** A worker that runs. */
 export interface RunningWorker extends AsyncDisposable {

@@ -3,13 +3,12 @@
  * prints "started", "run <job> <id>" for each handler, and "reached <failpoint>" where it stops.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
 import { defineJob } from "@waybill/core";
 import { pgDatabase } from "@waybill/postgres";
 import { createWorker } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
 import { z } from "zod";
-import { testLogger, writeEffect } from "./app-parts.ts";
+import { testLogger, untilAborted, writeEffect } from "./app-parts.ts";
 
 const env = (name: string): string => process.env[name] ?? "";
 
@@ -36,7 +35,7 @@ const worker = createWorker<PoolClient>(
     async failpoint(name) {
       if (name !== env("FAILPOINT")) return;
       console.log(`reached ${name}`);
-      await delay(600_000);
+      await untilAborted(new AbortController().signal);
     },
   },
 );
@@ -53,7 +52,7 @@ worker.handleInTransaction(
   async (job, tx) => {
     await writeEffect(tx, job);
     console.log(`run stuck ${job.id}`);
-    if (env("STUCK") !== "") await delay(600_000, undefined, { signal: job.signal });
+    if (env("STUCK") !== "") await untilAborted(job.signal);
   },
 );
 worker.handle(defineJob({ name: "plain", queue: "work", payload, retry }), async (job) => {
