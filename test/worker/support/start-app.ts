@@ -83,7 +83,12 @@ async function declare(vhost: TestVhost): Promise<void> {
 /** Makes an app; the queue of its jobs is "work". */
 export async function startApp(options: { readonly serverUrl?: string } = {}): Promise<App> {
   const stack = new AsyncDisposableStack();
-  const vhost = stack.use(await createTestVhost());
+  const vhost = stack.use(
+    await createTestVhost({
+      rabbitmqUrl: options.rabbitmqUrl,
+      managementUrl: options.managementUrl,
+    }),
+  );
   const database = stack.use(
     await createTestDatabase(
       options.serverUrl === undefined ? {} : { serverUrl: options.serverUrl },

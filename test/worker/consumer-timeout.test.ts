@@ -1,0 +1,61 @@
+import { defineJob, type Logger } from "@waybill/core";
+import { expect, test } from "vitest";
+import { z } from "zod";
+import { startPrivateRabbitmq } from "../../scripts/services/index.ts";
+import { eventually } from "../support/index.ts";
+import { startApp, writeEffect } from "./support/start-app.ts";
+
+/** Counts the log lines of each kind. */
+function countingLogger(counts: Map<string, number>): Logger {
+  const count = (_fields: object, message: string): void =>
+    void counts.set(message, (counts.get(message) ?? 0) + 1);
+  const logger: Logger = {
+    child: () => logger,
+    debug: count,
+    info: count,
+    warn: count,
+    error: count,
+  };
+  return logger;
+}
+
+test("a job that outlasts the broker's consumer timeout runs once, and so do its neighbours", async () => {
+  // The broker looks once a minute.
+  await using server = await startPrivateRabbitmq({ config: "consumer_timeout = 5000" });
+  await using app = await startApp({
+    rabbitmqUrl: server.url,
+    managementUrl: server.managementUrl,
+  });
+  const job = defineJob({ name: "long", queue: "work", payload: z.object({ n: z.int() }) });
+  const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
+  const counts = new Map<string, number>();
+  const runs: number[] = [];
+  await app.startWorker(
+    (worker) =>
+      worker.handleInTransaction(job, async (context, tx) => {
+        runs.push(context.payload.n);
+        await writeEffect(tx, context);
+        await finish;
+      }),
+    { queues: { work: { concurrency: 5 } }, logger: countingLogger(counts) },
+  );
+  for (let n = 0; n < 3; n += 1) await app.send("long", { n });
+  await eventually(() => runs.length === 3);
+
+  await eventually(() => (counts.get("consumer started") ?? 0) > 1, { deadlineMs: 150_000 });
+  const late = await app.send("long", { n: 3 });
+  await eventually(() => runs.length === 4);
+  goOn();
+  app.courier.start({ hurry: true });
+
+  await eventually(async () => {
+    expect(
+      await app.database.rows("select from waybill.inbox where state = 'succeeded'"),
+    ).toHaveLength(4);
+    expect(await app.courier.depth("waybill.work")).toBe(0);
+    expect(await app.database.rows("select from waybill.timer")).toEqual([]);
+  });
+  expect(runs.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3]);
+  expect(await app.effects()).toBe(4);
+  expect(await app.inbox(late)).toMatchObject({ attempt: 1, crashes: 0 });
+}, 240_000);
