@@ -10,7 +10,8 @@ import { retryDelayMs } from "./pause.ts";
 /** Refusals after which a row waits for an operator: about a quarter of an hour. */
 export const failuresMax = 20;
 
-const firstDelayMs = 1_000;
+/** Half of a delay is random, so that the first is a second at least: a copy is told from its job by that. */
+const firstDelayMs = 2_000;
 const mostDelayMs = 60_000;
 
 /** True if the broker spoke of a missing exchange, or one that this user may not write to. */
