@@ -169,6 +169,28 @@ test("a cancel that is asked for while the job runs is honoured when its attempt
   expect(await app.database.rows("select attempt from waybill.failure")).toEqual([{ attempt: 1 }]);
 });
 
+test("a logger that throws keeps no job from its end", async () => {
+  await using app = await startApp();
+  const boom = (): never => {
+    throw new Error("the log is full");
+  };
+  const logger = { child: boom, debug: boom, info: boom, warn: boom, error: boom };
+  await app.startWorker(
+    (worker) =>
+      worker.handle(flaky, (context) => {
+        if (context.payload.n === 1) throw new NonRetryableError("never");
+      }),
+    { logger },
+  );
+
+  const bad = await app.send("flaky", { n: 1 });
+  const good = await app.send("flaky", { n: 2 });
+
+  await ends(app, bad, "failed");
+  await ends(app, good, "succeeded");
+  await eventually(async () => expect(await app.courier.depth("waybill.work")).toBe(0));
+});
+
 test("a retry of one subscription never reaches another, nor the topic", async () => {
   await using app = await startApp();
   const { defineEvent } = await import("@waybill/core");

@@ -18,6 +18,7 @@ import {
 } from "./options.ts";
 import { type AnyContext, Registry } from "./registry.ts";
 import { makeRehearsable } from "./rehearsal.ts";
+import { safeLogger } from "./safe-logger.ts";
 import { startDatabase } from "./start-database.ts";
 import type { WorkerStatus } from "./status.ts";
 import { WorkerRun } from "./worker-run.ts";
@@ -206,7 +207,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
     );
     this.#state = "starting";
     const { databaseUrl, schema, name } = options;
-    const logger = options.logger.child({ component: "worker", worker: name });
+    const logger = safeLogger(options.logger).child({ component: "worker", worker: name });
     const { random } = this.#internals;
     let ownDatabase;
     try {
