@@ -9,11 +9,19 @@ import { createScreen } from "./demo/screen.ts";
 
 class Interrupted extends Error {}
 
+/** What to tell about an error. One that came up while another was on its way follows that one. */
+function messageOf(error: unknown): string {
+  if (error instanceof SuppressedError) {
+    return `${messageOf(error.suppressed)}\nThen, while clearing up: ${messageOf(error.error)}`;
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
 function options(): DemoOptions | undefined {
   try {
     return readOptions(process.argv.slice(2));
   } catch (error) {
-    process.stderr.write(`demo: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.stderr.write(`demo: ${messageOf(error)}\n`);
     process.exit(2);
   }
 }
@@ -32,14 +40,16 @@ async function main(chosen: DemoOptions): Promise<number> {
     return (await runDemo(chosen, screen, stop)) ? 0 : 1;
   } catch (error) {
     screen.endProgress();
-    const cause: unknown = stop.signal.aborted ? stop.signal.reason : error;
-    if (cause instanceof Interrupted) {
+    const { reason } = stop.signal;
+    if (reason instanceof Interrupted) {
       process.stderr.write("demo: interrupted; everything it started is ended\n");
       return 130;
     }
-    process.stderr.write(
-      `demo: failed: ${cause instanceof Error ? cause.message : String(cause)}\n`,
-    );
+    // A process that ended by itself explains whatever failed after it.
+    const cause = messageOf(reason ?? error);
+    process.stderr.write(`demo: failed: ${cause}\n`);
+    if (reason !== undefined && error instanceof SuppressedError)
+      process.stderr.write(`${messageOf(error)}\n`);
     return 1;
   }
 }

@@ -3,7 +3,7 @@ import type { Child, Children, Environment } from "./children.ts";
 import type { Ground } from "./ground.ts";
 import type { Screen } from "./screen.ts";
 import {
-  busy,
+  catchBusy,
   type Kill,
   relayAfter,
   relayTerm,
@@ -29,6 +29,18 @@ const waybill = new URL("../../../../packages/cli/src/main.ts", import.meta.url)
 async function address(server: Child): Promise<string> {
   const [, url = ""] = await server.line(/^listening on (http:\S+)/);
   return url;
+}
+
+/** Waits for a sign of readiness; a process that gives none shows its last lines. */
+async function ready<T>(child: Child, sign: Promise<T>): Promise<T> {
+  try {
+    return await sign;
+  } catch (error) {
+    const fact = error instanceof Error ? error.message : String(error);
+    throw new Error(`${fact} The last lines of the ${child.name}:\n${child.tail()}`, {
+      cause: error,
+    });
+  }
 }
 
 const seconds = (ms: number): string => `${(ms / 1_000).toFixed(2)} s`;
@@ -58,13 +70,13 @@ export async function startCast(
     const module = fileURLToPath(source("worker.ts"));
     const env = { ...shared, ENDPOINT_URL: endpointUrl, WAYBILL_NAME: name };
     const child = children.start(name, [waybill, "worker", module], env);
-    return { child, id: await workerOf(pool, child.pid, signal) };
+    return { child, id: await ready(child, workerOf(pool, child.pid, signal)) };
   };
 
   // Workers first: they declare the queues that the relay publishes to.
   const [first, second] = await Promise.all([startWorker("worker 1"), startWorker("worker 2")]);
   let relay = startRelay();
-  await relayAfter(pool, 0, signal);
+  await ready(relay, relayAfter(pool, 0, signal));
   const serviceUrl = await address(service);
   for (const child of [endpoint, service, relay, first.child, second.child]) {
     screen.event(`${child.name} runs (process ${child.pid})`);
@@ -75,13 +87,13 @@ export async function startCast(
     endpointUrl,
     async killWorker(stop) {
       const { child, id } = first;
-      await busy(pool, id, stop);
+      await catchBusy(pool, child, id, stop);
       await child.kill();
       screen.event(`${child.name} (process ${child.pid}) killed with SIGKILL, and started again`);
       const restart = startWorker(child.name);
       const { inHand, takeoverMs } = await workerTakenOver(pool, id, stop);
       screen.event(
-        `the ${inHand} jobs it was running were taken over within ${seconds(takeoverMs)}`,
+        `the ${inHand} jobs it was running went on elsewhere within ${seconds(takeoverMs)}`,
       );
       await restart;
       return { process: "worker", pid: child.pid, inHand, takeoverMs };
@@ -93,7 +105,7 @@ export async function startCast(
       const killedAt = performance.now();
       screen.event(`relay (process ${pid}) killed with SIGKILL, and started again`);
       relay = startRelay();
-      await relayAfter(pool, term, stop);
+      await ready(relay, relayAfter(pool, term, stop));
       const takeoverMs = performance.now() - killedAt;
       const inHand = await waitingJobs(pool);
       screen.event(

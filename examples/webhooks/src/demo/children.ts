@@ -12,6 +12,12 @@ export interface Child {
    * ended without one.
    */
   line(pattern: RegExp): Promise<RegExpMatchArray>;
+  /** Its last lines, to tell why it does not do what it should. */
+  tail(): string;
+  /** SIGSTOP: it stands still where it is. */
+  freeze(): void;
+  /** SIGCONT. */
+  thaw(): void;
   /** SIGKILL, as a machine that fails; resolves once the process is gone. */
   kill(): Promise<void>;
   /** SIGTERM, then SIGKILL for one that does not listen. */
@@ -129,6 +135,9 @@ export function createChildren(onFailure: (error: ProcessFailure) => void): Chil
       name,
       pid,
       line: (pattern) => output.line(pattern),
+      tail: () => output.tail(),
+      freeze: () => void child.kill("SIGSTOP"),
+      thaw: () => void child.kill("SIGCONT"),
       kill: () => end("SIGKILL"),
       stop: () => end("SIGTERM"),
     };

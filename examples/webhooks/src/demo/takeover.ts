@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import type { Child } from "./children.ts";
 import { until } from "./until.ts";
 
 /** What a kill did. */
@@ -47,13 +48,20 @@ async function runningOf(pool: Pool, worker: string): Promise<number> {
   return running;
 }
 
-/** Waits until the worker is in the middle of jobs. */
-export async function busy(pool: Pool, worker: string, signal: AbortSignal): Promise<void> {
-  await until(
-    "a worker to have jobs in hand",
-    async () => ((await runningOf(pool, worker)) > 0 ? true : undefined),
-    { deadlineMs, intervalMs: 5, signal },
-  );
+/** Freezes the worker in the middle of jobs: between a look and a kill, jobs of milliseconds end. */
+export async function catchBusy(
+  pool: Pool,
+  child: Child,
+  worker: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const look = async (): Promise<true | undefined> => {
+    child.freeze();
+    if ((await runningOf(pool, worker)) > 0) return true;
+    child.thaw();
+    return undefined;
+  };
+  await until(`${child.name} to have jobs in hand`, look, { deadlineMs, intervalMs: 20, signal });
 }
 
 /** Waits until none of the dead worker's jobs is its own any more. */
