@@ -216,6 +216,7 @@ test("what is past its retention is pruned, and nothing else", async () => {
     `insert into waybill.dead_letter (id, queue, type, attempts, failure_class, message, fingerprint, payload, enqueued_at, died_at) select id, 'email', 't', 1, 'unknown', 'm', 'f', '1', at, at ${rows}`,
     `insert into waybill.idempotency_key (type, key, job_id, mode, expires_at) select 't', id::text, id, 'for_a_time', at + interval '30 days' ${rows}`,
     `insert into waybill.idempotency_key (type, key, job_id, mode) values ('t', 'ended', '01890000-0000-7000-8000-000000000003', 'until_end')`,
+    `insert into waybill.timer (id, kind, fire_at, reason, type, payload, enqueued_at) select id, 'event', 'infinity', 'unroutable', 't', '1', at ${rows}`,
     `insert into waybill.worker (id, name, host, pid, version, queues, lease_until) select id, 'w', 'h', 1, '1', '{}', at + interval '20 days' ${rows}`,
   ]) {
     await house.database.rows(statement);
@@ -227,9 +228,9 @@ test("what is past its retention is pruned, and nothing else", async () => {
     const [left] = await house.database.rows(
       `select (select count(*)::int from waybill.failure) as failures, (select count(*)::int from waybill.result) as results,
         (select count(*)::int from waybill.dead_letter) as letters, (select count(*)::int from waybill.idempotency_key) as keys,
-        (select count(*)::int from waybill.worker) as workers`,
+        (select count(*)::int from waybill.worker) as workers, (select count(*)::int from waybill.timer) as events`,
     );
-    expect(left).toEqual({ failures: 1, results: 1, letters: 1, keys: 1, workers: 1 });
+    expect(left).toEqual({ failures: 1, results: 1, letters: 1, keys: 1, workers: 1, events: 1 });
   });
 });
 

@@ -98,6 +98,7 @@ export type Prunable =
   | "results"
   | "dead_letters"
   | "workers"
+  | "unheard_events"
   | "inbox_default"
   | "outbox_default";
 

@@ -245,6 +245,7 @@ export function createRelayStore(
     results: sql.prune_results,
     dead_letters: sql.prune_dead_letters,
     workers: sql.prune_workers,
+    unheard_events: sql.prune_unheard_events,
     inbox_default: sql.prune_inbox_default,
     outbox_default: sql.prune_outbox_default,
   };

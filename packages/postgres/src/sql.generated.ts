@@ -1085,6 +1085,7 @@ export type QueryName =
   | "prune_inbox_default"
   | "prune_outbox_default"
   | "prune_results"
+  | "prune_unheard_events"
   | "prune_workers"
   | "read_cursor"
   | "read_deaths"
@@ -2096,6 +2097,17 @@ where o.tx = d.tx and o.seq = d.seq`,
 delete from waybill.result as t
 using old as o
 where t.id = o.id and t.queue = o.queue`,
+  prune_unheard_events: `with old as materialized (
+  select t.id, t.queue, t.kind, t.dispatch
+  from waybill.timer as t
+  where t.fire_at = 'infinity'
+    and t.kind = 'event'
+    and t.enqueued_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+  limit $2::integer
+)
+delete from waybill.timer as t
+using old as o
+where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.dispatch`,
   prune_workers: `with old as materialized (
   select w.id
   from waybill.worker as w

@@ -203,7 +203,8 @@ function startUpkeep(
       patiently(async (patient) => {
         const keepMs = await keepPartitions({ ...options, store: patient, logger });
         if (performance.now() >= pruneAtMs) {
-          pruneAtMs = performance.now() + (await prune({ ...options, store: patient, signal }));
+          pruneAtMs =
+            performance.now() + (await prune({ ...options, store: patient, signal, logger }));
         }
         return keepMs;
       }),

@@ -1,3 +1,4 @@
+import type { Logger } from "@waybill/core";
 import type { RelayStore } from "@waybill/postgres";
 
 /** Options of {@link prune}. */
@@ -7,6 +8,7 @@ export interface PrunerOptions {
   readonly inboxRetentionMs: number;
   readonly historyRetentionMs: number;
   readonly signal: AbortSignal;
+  readonly logger: Logger;
 }
 
 const batch = 1_000;
@@ -20,17 +22,24 @@ const deadWorkerMs = 24 * 3_600_000;
  * @returns milliseconds until the next time
  */
 export async function prune(options: PrunerOptions): Promise<number> {
-  const { store, signal, historyRetentionMs } = options;
-  const repeat = async (deleteSome: () => Promise<number>): Promise<void> => {
+  const { store, signal, logger, historyRetentionMs } = options;
+  const repeat = async (deleteSome: () => Promise<number>): Promise<number> => {
+    let deleted = 0;
     for (let n = 0; n < batchesMax && !signal.aborted; n += 1) {
-      if ((await deleteSome()) < batch) return;
+      const some = await deleteSome();
+      deleted += some;
+      if (some < batch) break;
     }
+    return deleted;
   };
   await repeat(() => store.pruneIdempotencyKeys(batch));
   await repeat(() => store.prune("failures", historyRetentionMs, batch));
   await repeat(() => store.prune("results", historyRetentionMs, batch));
   await repeat(() => store.prune("dead_letters", historyRetentionMs, batch));
   await repeat(() => store.prune("workers", deadWorkerMs, batch));
+  const unheard = await repeat(() => store.prune("unheard_events", historyRetentionMs, batch));
+  // The only thing that ends without having run anywhere, so it is said.
+  if (unheard > 0) logger.warn({ events: unheard }, "events without a subscription pruned");
   await repeat(() => store.prune("inbox_default", options.inboxRetentionMs, batch));
   await repeat(() => store.prune("outbox_default", options.outboxRetentionMs, batch));
   return everyMs;
