@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import {
   BrokerUnavailableError,
   ConfigError,
@@ -185,6 +186,32 @@ test("a database without Waybill's tables, a wrong password and a wrong login at
   expect(await start(empty.url)).toBeInstanceOf(SchemaVersionError);
   expect(await start(missing.href)).toBeInstanceOf(DatabaseUnavailableError);
   expect(await start(app.database.url, wrong.href)).toBeInstanceOf(BrokerUnavailableError);
+});
+
+test("a login without the rights on Waybill's tables ends the start, and takes no message", async () => {
+  await using app = await startApp();
+  const role = `waybill_test_${randomBytes(6).toString("hex")}`;
+  await app.database.pool.query(`create role ${role} login password 'p'`);
+  await app.database.pool.query(`grant usage on schema waybill to ${role}`);
+  await app.database.pool.query(`grant select on all tables in schema waybill to ${role}`);
+  const url = new URL(app.database.url);
+  url.username = role;
+  url.password = "p";
+  const worker = createWorker({
+    database: app.dataLayer,
+    databaseUrl: url.href,
+    broker: { url: app.vhost.url },
+    queues: { work: { concurrency: 1 } },
+    logger,
+  });
+  worker.handle(job, () => undefined);
+  await app.send("effect", { n: 1 });
+
+  const error = await worker.run({ signal: never }).catch((thrown: unknown) => thrown);
+  await app.database.pool.query(`drop owned by ${role}; drop role ${role}`);
+
+  expect(String(error)).toContain("permission denied");
+  expect(await app.courier.depth("waybill.work")).toBe(1);
 });
 
 test("a worker that is stopped while it waits for the broker stops", async () => {

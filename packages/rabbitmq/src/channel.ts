@@ -119,6 +119,17 @@ export function adoptChannel<C extends Channel>(
     finish();
   }
 
+  let closed: Promise<void> | undefined;
+  const closeOnce = async (timeoutMs: number): Promise<void> => {
+    closing = true;
+    try {
+      // amqplib's own promise never settles where the connection ends before the answer.
+      await within(link, "close a channel", timeoutMs, Promise.race([raw.close(), over]));
+    } catch {
+      // The channel or its connection ended first, or the link was failed: gone either way.
+    }
+  };
+
   return {
     raw,
     generation,
@@ -139,14 +150,11 @@ export function adoptChannel<C extends Channel>(
       return await within(link, what, timeoutMs, run(raw));
     },
     async close(timeoutMs = 3_000) {
-      if (ended || closing) return;
-      closing = true;
-      try {
-        // amqplib's own promise never settles where the connection ends before the answer.
-        await within(link, "close a channel", timeoutMs, Promise.race([raw.close(), over]));
-      } catch {
-        // The channel or its connection ended first, or the link was failed: gone either way.
-      }
+      if (ended) return;
+      // Who closes it a second time waits as well: a connection that is closed meanwhile would
+      // overtake the last acks.
+      closed ??= closeOnce(timeoutMs);
+      await closed;
     },
   };
 }

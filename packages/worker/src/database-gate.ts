@@ -1,6 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "@waybill/core";
 
+/** Open for so long, the gate has forgotten earlier failures; in milliseconds. */
+const steadyMs = 5_000;
+
 /** Options of {@link DatabaseGate}. */
 export interface DatabaseGateOptions {
   /** Rejects while the database does not answer. */
@@ -20,6 +23,8 @@ export interface DatabaseGateOptions {
 export class DatabaseGate {
   readonly #options: DatabaseGateOptions;
   #closed: PromiseWithResolvers<void> | undefined;
+  #failures = 0;
+  #openedAt = 0;
 
   constructor(options: DatabaseGateOptions) {
     this.#options = options;
@@ -39,6 +44,8 @@ export class DatabaseGate {
     if (this.#closed !== undefined || this.#options.signal.aborted) return;
     this.#closed = Promise.withResolvers<void>();
     this.#closed.promise.catch(() => undefined);
+    // A database that answers the probe and fails again at once keeps its delay.
+    if (performance.now() - this.#openedAt > steadyMs) this.#failures = 0;
     this.#options.logger.warn({ err }, "database unavailable");
     this.#options.onChange(false);
     void this.#probe();
@@ -52,8 +59,9 @@ export class DatabaseGate {
 
   async #probe(): Promise<void> {
     const { probe, random, signal, logger, onChange } = this.#options;
-    for (let failures = 1; ; failures += 1) {
-      const bound = Math.min(3_000, 50 * 2 ** Math.min(failures, 10));
+    for (;;) {
+      this.#failures += 1;
+      const bound = Math.min(3_000, 50 * 2 ** Math.min(this.#failures, 10));
       try {
         await delay(bound / 2 + (random() * bound) / 2, undefined, { signal });
         await probe();
@@ -64,11 +72,12 @@ export class DatabaseGate {
           this.#closed = undefined;
           return;
         }
-        logger.debug({ err: error, failures }, "database still unavailable");
+        logger.debug({ err: error, failures: this.#failures }, "database still unavailable");
       }
     }
     const closed = this.#closed;
     this.#closed = undefined;
+    this.#openedAt = performance.now();
     logger.info({}, "database available again");
     closed?.resolve();
     onChange(true);

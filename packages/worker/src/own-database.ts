@@ -29,6 +29,9 @@ export function databaseErrorKind(error: unknown): DatabaseErrorKind {
   return ["22", "23"].includes(state.slice(0, 2)) ? "data" : "down";
 }
 
+/** Owner of claims of nothing. */
+const nobody = "00000000-0000-0000-0000-000000000000";
+
 /** See the head of the file. */
 export interface OwnDatabase {
   readonly store: InboxStore;
@@ -40,7 +43,7 @@ export interface OwnDatabase {
   transaction<T>(work: (store: InboxStore) => Promise<T>): Promise<T>;
   /** A connection of its own, for the heartbeat. The caller ends it. */
   openSession(): Promise<{ readonly client: Client; readonly store: InboxStore }>;
-  /** Rejects while the database does not answer. */
+  /** Rejects while the database does not answer, or would refuse the worker's statements. */
   probe(): Promise<void>;
   close(): Promise<void>;
 }
@@ -160,7 +163,11 @@ export async function openOwnDatabase(options: OwnDatabaseOptions): Promise<OwnD
       return { client, store: storeOn(client) };
     },
     async probe() {
-      await pool.query({ text: statementsFor(options.schema).get_backend.text });
+      // The real statements, on nothing: a missing right, a missing table and a read-only server
+      // show here, and not by taking messages that have to be given back.
+      await store.claim(nobody, []);
+      await store.complete([]);
+      await store.fail([]);
     },
     async close() {
       await pool.end().catch(() => undefined);

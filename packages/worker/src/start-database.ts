@@ -20,6 +20,7 @@ async function tryOpen(options: OwnDatabaseOptions): Promise<OwnDatabase> {
   const database = await openOwnDatabase(options);
   try {
     await requireSchemaVersion(database.pool, options.schema);
+    await database.probe();
     return database;
   } catch (error) {
     await database.close();
