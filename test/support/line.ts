@@ -3,8 +3,12 @@ import { createRelay, type Relay, type RelayOptions } from "@waybill/relay";
 import { createWorker, type Worker, type WorkerOptions } from "@waybill/worker";
 import { silentLogger } from "@waybill/core";
 import type { PoolClient } from "pg";
-import { createTestDatabase, type TestDatabase } from "./test-database.ts";
-import { createTestVhost, type TestVhost } from "./test-vhost.ts";
+import {
+  createTestDatabase,
+  type TestDatabase,
+  type TestDatabaseOptions,
+} from "./test-database.ts";
+import { createTestVhost, type TestVhost, type TestVhostOptions } from "./test-vhost.ts";
 
 /** The whole line for a test: a migrated database, a virtual host, an outbox, relays and workers. */
 export interface Line extends AsyncDisposable {
@@ -30,11 +34,17 @@ export interface Running<T> {
   stop(): Promise<void>;
 }
 
+/** Options of {@link startLine}: servers other than those of the test run. */
+export interface LineOptions {
+  readonly database?: TestDatabaseOptions | undefined;
+  readonly vhost?: TestVhostOptions | undefined;
+}
+
 /** Starts the line without relay and worker. */
-export async function startLine(): Promise<Line> {
+export async function startLine(options: LineOptions = {}): Promise<Line> {
   // Connections for two subscriptions of the default concurrency, and the test.
-  const database = await createTestDatabase({ poolSize: 30 });
-  const vhost = await createTestVhost();
+  const database = await createTestDatabase({ poolSize: 30, ...options.database });
+  const vhost = await createTestVhost(options.vhost);
   await migrate(database.pool, { schema: "waybill" });
   const appDatabase = pgDatabase<PoolClient>(database.pool);
   const broker = { url: vhost.url, prefix: vhost.prefix };
@@ -64,16 +74,16 @@ export async function startLine(): Promise<Line> {
     outbox: createOutbox({ database: appDatabase }),
     jobs: createJobs({ database: appDatabase }),
     transaction: (work) => appDatabase.transaction(work),
-    startRelay: (options) =>
-      run(createRelay({ databaseUrl: database.url, broker, logger: silentLogger, ...options })),
-    startWorker(queues, register, options) {
+    startRelay: (more) =>
+      run(createRelay({ databaseUrl: database.url, broker, logger: silentLogger, ...more })),
+    startWorker(queues, register, more) {
       const worker = createWorker<PoolClient>({
         database: appDatabase,
         databaseUrl: database.url,
         broker,
         queues: Object.fromEntries(queues.map((queue) => [queue, { concurrency: 5 }])),
         logger: silentLogger,
-        ...options,
+        ...more,
       });
       register(worker);
       return run(worker);
