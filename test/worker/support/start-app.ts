@@ -81,7 +81,13 @@ async function declare(vhost: TestVhost): Promise<void> {
 }
 
 /** Makes an app; the queue of its jobs is "work". */
-export async function startApp(options: { readonly serverUrl?: string } = {}): Promise<App> {
+export async function startApp(
+  options: {
+    readonly serverUrl?: string;
+    readonly rabbitmqUrl?: string;
+    readonly managementUrl?: string | undefined;
+  } = {},
+): Promise<App> {
   const stack = new AsyncDisposableStack();
   const vhost = stack.use(
     await createTestVhost({
