@@ -5,25 +5,38 @@ import type { Incoming } from "./incoming.ts";
  * delivery of such a job is ever claimed: the claim would take it for an answer that was lost.
  */
 export class InFlight {
-  readonly #jobs = new Map<string, { readonly incoming: Incoming; successor?: Incoming }>();
+  readonly #jobs = new Map<
+    string,
+    { readonly incoming: Incoming; handlerEnded: boolean; successor?: Incoming }
+  >();
 
   has(key: string): boolean {
     return this.#jobs.has(key);
   }
 
   add(incoming: Incoming): void {
-    this.#jobs.set(incoming.key, { incoming });
+    this.#jobs.set(incoming.key, { incoming, handlerEnded: false });
+  }
+
+  /** The handler has ended: what is left takes milliseconds. */
+  endHandler(key: string): void {
+    const job = this.#jobs.get(key);
+    if (job !== undefined) job.handlerEnded = true;
   }
 
   /**
-   * Keeps a copy whose job is in flight until it has ended, in the place of a delivery that was
-   * lost with its connection. False where the job has a living delivery.
+   * Keeps a copy whose job is in flight until it has landed: one in the place of a delivery that was
+   * lost with its connection, or the retry that overtook the answer to its failure, as one after a
+   * delay of next to nothing does. False for any other copy.
    */
   keepSuccessor(copy: Incoming): boolean {
     const job = this.#jobs.get(copy.key);
     if (job === undefined) return false;
     const current = job.successor ?? job.incoming;
-    if (current.delivery.generationAlive) return false;
+    const isRetry = job.handlerEnded && copy.envelope.dispatch > current.envelope.dispatch;
+    if (current.delivery.generationAlive && !isRetry) return false;
+    // One is kept; a living one that was kept before goes back to the queue.
+    if (job.successor?.delivery.generationAlive === true) job.successor.delivery.requeue();
     job.successor = copy;
     return true;
   }

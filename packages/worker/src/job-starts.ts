@@ -9,6 +9,7 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "@waybill/core";
+import type { InFlight } from "./in-flight.ts";
 import type { ClaimedJob, JobRunner } from "./job-runner.ts";
 import type { Settlements } from "./settlements.ts";
 import type { Incoming } from "./incoming.ts";
@@ -34,6 +35,7 @@ export interface JobStartsOptions<Tx> {
   readonly logger: Logger;
   readonly crashBudget: number;
   readonly bootId: () => string | undefined;
+  readonly inFlight: InFlight;
   /** Counts work as open until it is done. */
   readonly track: (work: Promise<void>) => void;
   /** Something may be claimed again. */
@@ -105,7 +107,7 @@ export class JobStarts<Tx> {
   }
 
   #run(slotted: SlottedJob<Tx>): void {
-    const { runner, bootId, track, onChange, onLanded } = this.#options;
+    const { runner, bootId, inFlight, track, onChange, onLanded } = this.#options;
     const { job, queue } = slotted;
     const { incoming, row } = job;
     // Stopped, or this boot id died, while the claim was on its way.
@@ -117,6 +119,7 @@ export class JobStarts<Tx> {
     const freeSlot = (): void => {
       if (isFree) return;
       isFree = true;
+      inFlight.endHandler(incoming.key);
       queue.freeSlot();
       this.#clearSuspect(incoming);
       onChange();
