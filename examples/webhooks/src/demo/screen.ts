@@ -13,7 +13,7 @@ export interface Screen {
   endProgress(): void;
 }
 
-const barWidth = 30;
+const barWidth = 20;
 /** Between two progress lines where there is no terminal. */
 const quietMs = 2_000;
 

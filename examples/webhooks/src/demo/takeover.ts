@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool } from "pg";
 import type { Child } from "./children.ts";
 import { until } from "./until.ts";
@@ -57,6 +58,8 @@ export async function catchBusy(
 ): Promise<void> {
   const look = async (): Promise<true | undefined> => {
     child.freeze();
+    // What it had sent to the database before is carried out all the same.
+    await sleep(30, undefined, { signal });
     if ((await runningOf(pool, worker)) > 0) return true;
     child.thaw();
     return undefined;

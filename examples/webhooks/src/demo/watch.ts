@@ -28,7 +28,7 @@ export async function watchUntilEnd<Tx>(
     const expected = sent === 0 ? total * 2 : (known * total) / sent;
     const state =
       `${number(sent)}/${number(total)} sent · ${number(done)}/${number(known)} jobs ended · ` +
-      `${running} running · ${waiting} wait for a retry · ${ended.failed} dead-lettered`;
+      `${running} running · ${waiting} waiting · ${ended.failed} dead`;
     screen.progress(state, done / expected);
     if (sent === total && open === 0) return screen.endProgress();
 
