@@ -1,6 +1,7 @@
 /** Reports on how a delivery and its job end, as docs/reliability.md numbers them. */
 
 import { defineJob, InvalidTransitionError, NonRetryableError } from "@waybill/core";
+import { connect } from "amqplib";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { startPrivatePostgres } from "../../scripts/services/index.ts";
@@ -52,9 +53,10 @@ test("A10: success, retry, dead letter, cancellation, duplicate, unknown and unr
   });
   const twice = await line.transaction((tx) => line.outbox.enqueue(tx, good, { n: 21 }));
   for (let n = 0; n < 20; n += 1) {
-    await hand.send({ messageId: twice.jobId, type: "good" }, '{"n":21}');
-    await hand.send({ type: "good" }, `{"broken ${n}`);
+    hand.send({ messageId: twice.jobId, type: "good" }, '{"n":21}');
+    hand.send({ type: "good" }, `{"broken ${n}`);
   }
+  await hand.confirmed();
 
   await eventually(async () => {
     const states = await line.database.rows(
@@ -82,18 +84,17 @@ test("A10: success, retry, dead letter, cancellation, duplicate, unknown and unr
   expect(
     await line.database.rows("select from effect group by job_id having count(*) <> 1"),
   ).toEqual([]);
-});
+}, 60_000);
 
 /** Publishes to the queue by hand. */
 async function openHand(line: Line) {
-  const { connect } = await import("amqplib");
   const model = await connect(line.vhost.url);
   const channel = await model.createConfirmChannel();
   return {
-    async send(properties: Record<string, unknown>, body: string): Promise<void> {
+    send(properties: Record<string, unknown>, body: string): void {
       channel.sendToQueue(`${line.vhost.prefix}.${queue}`, Buffer.from(body), properties);
-      await channel.waitForConfirms();
     },
+    confirmed: () => channel.waitForConfirms(),
     [Symbol.asyncDispose]: () => model.close(),
   };
 }

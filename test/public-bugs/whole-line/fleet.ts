@@ -68,7 +68,7 @@ export async function startFleet(
       Array.from({ length: size }, () => start(role as Role)),
     ),
   );
-  await Promise.all(first.map((process) => process.waitForLine("ready")));
+  await Promise.all(first.map((process) => process.waitForLine("ready", { deadlineMs: 40_000 })));
 
   return {
     async torment(random, signal) {
