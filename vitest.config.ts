@@ -36,7 +36,8 @@ export default defineConfig({
           ],
           globalSetup: ["test/support/global-setup.ts"],
           execArgv: ["--conditions=@waybill/source"],
-          testTimeout: 30_000,
+          // Machines are shared: a deadline here is for what hangs, not for what is slow.
+          testTimeout: 120_000,
           hookTimeout: 60_000,
         },
       },

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 
 /** Options of eventually. */
 export interface EventuallyOptions {
-  /** How long the condition may take. @default 15,000 */
+  /** How long the condition may take. @default 30,000 */
   readonly deadlineMs?: number | undefined;
   /** Pause between two looks. @default 20 */
   readonly intervalMs?: number | undefined;
@@ -20,7 +20,7 @@ export async function eventually<Value>(
   check: () => Value | Promise<Value>,
   options: EventuallyOptions = {},
 ): Promise<Truthy<Value>> {
-  const deadlineMs = options.deadlineMs ?? 15_000;
+  const deadlineMs = options.deadlineMs ?? 30_000;
   const until = performance.now() + deadlineMs;
   for (;;) {
     let last: unknown;

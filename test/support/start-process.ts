@@ -22,7 +22,7 @@ export interface TestProcess extends AsyncDisposable {
   readonly hasExited: boolean;
   /**
    * Resolves to the first line, past or future, that matches.
-   * @throws Error with the last lines when the process ends or `deadlineMs` (default 15,000) passes first
+   * @throws Error with the last lines when the process ends or `deadlineMs` (default 30,000) passes first
    */
   waitForLine(
     pattern: string | RegExp | ((line: string) => boolean),
@@ -108,7 +108,7 @@ export async function startProcess(
     get hasExited() {
       return hasExited;
     },
-    async waitForLine(pattern, { deadlineMs = 15_000 } = {}) {
+    async waitForLine(pattern, { deadlineMs = 30_000 } = {}) {
       const matches = (line: string): boolean => {
         if (typeof pattern === "string") return line.includes(pattern);
         return typeof pattern === "function" ? pattern(line) : line.search(pattern) >= 0;
