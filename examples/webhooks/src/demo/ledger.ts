@@ -85,11 +85,7 @@ export function ledgerLines(ledger: Ledger): readonly string[] {
       `rows written by webhook.index; its counters say ${ledger.counted}`,
     ),
     row("deliveries", ledger.delivered, "events that the endpoint accepted"),
-    row(
-      "  accepted again",
-      ledger.deliveredAgain,
-      "an HTTP call happens at least once, see README",
-    ),
+    row("  accepted again", ledger.deliveredAgain, "no double: a plain handler runs at least once"),
     row(
       "lost",
       ledger.lost,
