@@ -42,8 +42,7 @@ const values = [
 export const endedTakesNoJob = "a transaction that has ended takes no job";
 
 /** Sequelize has no object that stands for "no transaction". */
-export const autocommitIsAsked =
-  "autocommit: true enqueues without a transaction, when asked for by name";
+const autocommitIsAsked = "autocommit: true enqueues without a transaction, when asked for by name";
 
 /** The suite. */
 export const conformance: readonly Case[] = [

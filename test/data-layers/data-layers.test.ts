@@ -2,7 +2,7 @@ import { afterAll } from "vitest";
 
 import { createTestDatabase } from "../support/index.ts";
 import { prepareDatabase } from "./bench.ts";
-import { autocommitIsAsked, endedTakesNoJob } from "./conformance.ts";
+import { endedTakesNoJob } from "./conformance.ts";
 import { conforms } from "./conforms.ts";
 import { openDrizzleOnPg, openDrizzleOnPostgresJs } from "./layers/drizzle.ts";
 import { openKnex } from "./layers/knex.ts";
@@ -34,5 +34,5 @@ conforms("Kysely with the camel case plugin", urls, openKysely);
 conforms("Prisma", urls, openPrisma);
 conforms("Knex", urls, openKnex);
 conforms("TypeORM", urls, openTypeOrm);
-conforms("Sequelize", urls, openSequelize, autocommitIsAsked);
+conforms("Sequelize", urls, openSequelize);
 conforms("MikroORM", urls, openMikroOrm);

@@ -182,6 +182,8 @@ function enqueueError(schema: string, error: unknown, uncertain: string | undefi
 function isAmbiguous(error: unknown): boolean {
   const state = sqlStateOf(error);
   if (state !== undefined) return state.startsWith("08") || state.startsWith("57P0");
+  // A mistake in code, ours, the layer's or the caller's, was never sent.
+  if (error instanceof TypeError || error instanceof RangeError) return false;
   const code =
     typeof error === "object" && error !== null && "code" in error ? String(error.code) : "";
   return !["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH"].includes(code);

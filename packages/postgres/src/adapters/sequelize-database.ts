@@ -22,7 +22,8 @@ function executorOf<Tx extends SequelizeTransactionLike>(
     query: async (text, params) => ({
       rows: (await sequelize.query(text, {
         bind: [...params],
-        transaction,
+        // The instance itself stands for "no transaction", where autocommit is asked for.
+        ...(typeof transaction.commit === "function" ? { transaction } : {}),
         type: "SELECT",
         // A logger of the application's would print the payload.
         logging: false,
