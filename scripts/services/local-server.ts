@@ -94,12 +94,21 @@ export async function localServer(parts: LocalServerParts): Promise<PrivateServe
     release = undefined;
   };
 
+  /** A killed process keeps its id until its end was taken note of, and PostgreSQL looks whether it is free. */
+  const reaped = async (): Promise<void> => {
+    for (let waits = 0; child?.exitCode === null && child.signalCode === null; waits++) {
+      if (waits === 1_000) return;
+      await delay(5);
+    }
+  };
+
   const kill = async (signal: NodeJS.Signals = "SIGKILL"): Promise<void> => {
     const pid = child?.pid;
     if (pid === undefined) return;
     if (signal === "SIGKILL") {
       if (parts.killDelayMs !== undefined) await delay(parts.killDelayMs);
       await killTree(pid);
+      await reaped();
       forget();
       return;
     }
