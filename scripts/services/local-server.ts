@@ -96,10 +96,11 @@ export async function localServer(parts: LocalServerParts): Promise<PrivateServe
 
   /** A killed process keeps its id until its end was taken note of, and PostgreSQL looks whether it is free. */
   const reaped = async (): Promise<void> => {
-    for (let waits = 0; child?.exitCode === null && child.signalCode === null; waits++) {
-      if (waits === 1_000) return;
-      await delay(5);
-    }
+    const ending = child;
+    if (ending === undefined || ending.exitCode !== null || ending.signalCode !== null) return;
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    ending.once("exit", () => resolve());
+    await Promise.race([ended, delay(5_000, undefined, { ref: false })]);
   };
 
   const kill = async (signal: NodeJS.Signals = "SIGKILL"): Promise<void> => {
