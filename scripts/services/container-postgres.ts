@@ -19,10 +19,10 @@ export async function startContainerPostgres(
   const { server } = await containerServer(engine, {
     name: `PostgreSQL (${postgresImage()})`,
     port,
-    url: (host) => `postgres://postgres:waybill@${host}:${port}/postgres`,
+    url: (host) => `postgres://postgres:container-pa55word@${host}:${port}/postgres`,
     container: () =>
       new GenericContainer(postgresImage())
-        .withEnvironment({ POSTGRES_USER: "postgres", POSTGRES_PASSWORD: "waybill" })
+        .withEnvironment({ POSTGRES_USER: "postgres", POSTGRES_PASSWORD: "container-pa55word" })
         .withExposedPorts({ container: 5432, host: port })
         .withCommand(["postgres", ...postgresSettings(options)])
         .withWaitStrategy(Wait.forListeningPorts()),

@@ -48,7 +48,15 @@ export async function askDocker(): Promise<DockerAnswer> {
   return await (answer ??= ask());
 }
 
+/** A named socket that is not there; testcontainers would go on to another engine without a word. */
+function missingSocket(): string | undefined {
+  const path = /^unix:\/\/(.+)$/.exec(process.env["DOCKER_HOST"] ?? "")?.[1];
+  return path === undefined || existsSync(path) ? undefined : path;
+}
+
 async function ask(): Promise<DockerAnswer> {
+  const missing = missingSocket();
+  if (missing !== undefined) return { reason: `DOCKER_HOST names ${missing}, which is not there` };
   if (!mayHaveEngine()) return { reason: "no Docker engine is running here" };
   if (isNodeTooOld()) {
     return { reason: `testcontainers needs Node 22.22, this is ${process.versions.node}` };

@@ -47,7 +47,7 @@ test.concurrent("a database that cannot be used is explained, whatever is wrong 
     ],
     [changed(good, { username: "no_such_role", password: canary }), /user "no_such_role"/],
     [
-      changed(good, { port: silence.port, password: canary }),
+      changed(good, { hostname: "127.0.0.1", port: silence.port, password: canary }),
       /no answer from|closed by the other side/,
     ],
   ];
@@ -84,7 +84,12 @@ test.concurrent("a broker that cannot be used is explained, whatever is wrong wi
       /virtual host "no-such-vhost" does not exist.*rabbitmqctl add_vhost/,
     ],
     [
-      changed(good, { port: silence.port, username: "waybill", password: canary }),
+      changed(good, {
+        hostname: "127.0.0.1",
+        port: silence.port,
+        username: "waybill",
+        password: canary,
+      }),
       /no answer from/,
     ],
   ];
@@ -147,7 +152,7 @@ test.concurrent("every command says that the schema is missing, and how to make 
 
 test.concurrent("a command that is interrupted ends with 130", async () => {
   await using silence = await startSilence();
-  const url = changed(inject("databaseUrl"), { port: silence.port });
+  const url = changed(inject("databaseUrl"), { hostname: "127.0.0.1", port: silence.port });
   await using command = await startCli(["jobs", "list"], { DATABASE_URL: url });
 
   await silence.called;
