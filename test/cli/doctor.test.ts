@@ -20,8 +20,7 @@ interface Finding {
 const findingsOf = (result: CliResult): Finding[] => result.json()["findings"] as Finding[];
 
 /** Management URL with the broker's credentials. */
-function managementOf(vhost: TestVhost): string | undefined {
-  if (vhost.management === undefined) return undefined;
+function managementOf(vhost: TestVhost): string {
   const { username, password } = new URL(vhost.url);
   return Object.assign(new URL(vhost.management.url), {
     username: username || "guest",

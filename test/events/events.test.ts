@@ -27,7 +27,6 @@ const inboxOf = (line: Line, id: string): Promise<Ended[]> =>
 /** Waits until the broker has a queue, which a worker declares at its start. */
 async function queueExists(line: Line, queue: string): Promise<void> {
   const { management, name, prefix } = line.vhost;
-  if (management === undefined) return;
   await eventually(async () => {
     const queues = await management.request("GET", `/api/queues/${name}`);
     return JSON.stringify(queues).includes(`"${prefix}.${queue}"`);

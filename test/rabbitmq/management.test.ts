@@ -13,9 +13,8 @@ import {
   queueDepth,
   topologyOf,
 } from "@waybill/rabbitmq";
-import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { beforeAll, expect, inject, test } from "vitest";
 
-import { type PrivateRabbitmq, startPrivateRabbitmq } from "../../scripts/services/index.ts";
 import { eventually } from "../support/index.ts";
 import {
   connected,
@@ -26,29 +25,17 @@ import {
   recordingPublisher,
 } from "./support.ts";
 
-let own: PrivateRabbitmq | undefined;
 let brokerUrl: string;
-let managementUrl: string;
 let management: ManagementClient;
 
 beforeAll(async () => {
   brokerUrl = inject("rabbitmqUrl");
-  managementUrl = inject("managementUrl");
-  if (managementUrl === "") {
-    own = await startPrivateRabbitmq();
-    brokerUrl = own.url;
-    managementUrl = own.managementUrl;
-  }
-  const url = new URL(managementUrl);
+  const url = new URL(inject("managementUrl"));
   const { username, password } = new URL(brokerUrl);
   url.username = username;
   url.password = password;
   management = createManagementClient({ url: url.href });
-}, 120_000);
-
-afterAll(async () => {
-  await own?.stop();
-}, 60_000);
+});
 
 /** A virtual host of its own, the administrator's URL in it, and a way to make lesser users. */
 async function setUp() {
@@ -209,7 +196,7 @@ test("a message moved or published by hand arrives whole", async () => {
 });
 
 test("a wrong login to the management API is named as such", async () => {
-  const url = new URL(managementUrl);
+  const url = new URL(inject("managementUrl"));
   url.username = "ann";
   url.password = "s3cret";
 

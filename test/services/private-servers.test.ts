@@ -57,11 +57,11 @@ test("a private RabbitMQ that is killed and restarted has its durable messages",
   const { url: rabbitmqUrl, managementUrl } = server;
   await using vhost = await createTestVhost({ rabbitmqUrl, managementUrl });
   const { management, name } = vhost;
-  await management?.request("PUT", `/api/queues/${name}/thing`, {
+  await management.request("PUT", `/api/queues/${name}/thing`, {
     durable: true,
     arguments: { "x-queue-type": "quorum" },
   });
-  await management?.request("POST", `/api/exchanges/${name}/amq.default/publish`, {
+  await management.request("POST", `/api/exchanges/${name}/amq.default/publish`, {
     routing_key: "thing",
     payload: "kept",
     payload_encoding: "string",
@@ -71,7 +71,7 @@ test("a private RabbitMQ that is killed and restarted has its durable messages",
   await server.restart();
 
   const messages = await eventually(async () => {
-    const got = await management?.request("POST", `/api/queues/${name}/thing/get`, {
+    const got = await management.request("POST", `/api/queues/${name}/thing/get`, {
       count: 1,
       ackmode: "ack_requeue_true",
       encoding: "auto",

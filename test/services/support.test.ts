@@ -37,10 +37,10 @@ test("a test virtual host keeps its topology to itself and is gone afterwards", 
   await using other = await createTestVhost();
   await using vhost = await createTestVhost();
 
-  await vhost.management?.request("PUT", `/api/queues/${vhost.name}/thing`, { durable: true });
+  await vhost.management.request("PUT", `/api/queues/${vhost.name}/thing`, { durable: true });
 
   expect(topology(vhost)).not.toBe(topology(other));
-  const seen = await other.management?.request("GET", `/api/queues/${other.name}`);
+  const seen = await other.management.request("GET", `/api/queues/${other.name}`);
   expect(seen ?? []).toEqual([]);
 });
 

@@ -8,7 +8,7 @@ declare module "vitest" {
     databaseUrl: string;
     /** URL of a RabbitMQ administrator; tests use virtual hosts of their own (createTestVhost). */
     rabbitmqUrl: string;
-    /** Address of RabbitMQ's management HTTP API without credentials; empty where there is none. */
+    /** Address of RabbitMQ's management HTTP API without credentials. */
     managementUrl: string;
   }
 }
@@ -20,8 +20,15 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
     log: (line) => process.stderr.write(`${line}\n`),
     fsync: false,
   });
+  if (services.managementUrl === undefined) {
+    await services.stop();
+    throw new Error(
+      "Cannot run the tests on this RabbitMQ: its management API does not answer, and each test makes a virtual host of its own with it. " +
+        "Set WAYBILL_MANAGEMENT_URL, enable it with: rabbitmq-plugins enable rabbitmq_management, or unset RABBITMQ_URL to have a broker started.",
+    );
+  }
   project.provide("databaseUrl", services.databaseUrl);
   project.provide("rabbitmqUrl", services.rabbitmqUrl);
-  project.provide("managementUrl", services.managementUrl ?? "");
+  project.provide("managementUrl", services.managementUrl);
   return async () => await services.stop();
 }

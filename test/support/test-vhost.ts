@@ -6,15 +6,12 @@ import { managementApi, type ManagementApi } from "./management-api.ts";
 /** A virtual host of its own for a test or a file; deleted at the end with all that is in it. */
 export interface TestVhost extends AsyncDisposable {
   readonly url: string;
-  /**
-   * Prefix for the topology's names: "waybill" in a virtual host of its own; random where the broker has no management
-   * API to make one, so that tests still keep apart.
-   */
+  /** Prefix for the topology's names. */
   readonly prefix: string;
   /** Name of the virtual host. */
   readonly name: string;
-  /** The management API of the broker; undefined where it has none. */
-  readonly management: ManagementApi | undefined;
+  /** The management API of the broker. */
+  readonly management: ManagementApi;
 }
 
 /** Options of createTestVhost. */
@@ -32,16 +29,6 @@ export async function createTestVhost(options: TestVhostOptions = {}): Promise<T
     options.rabbitmqUrl === undefined ? inject("managementUrl") : (options.managementUrl ?? "");
   const random = randomBytes(6).toString("hex");
   const url = new URL(serverUrl);
-  if (managementUrl === "") {
-    const path = decodeURIComponent(url.pathname.slice(1));
-    return {
-      url: serverUrl,
-      prefix: `waybill_test_${random}`,
-      name: path === "" ? "/" : path,
-      management: undefined,
-      async [Symbol.asyncDispose]() {},
-    };
-  }
   const name = `waybill-test-${random}`;
   const management = managementApi(managementUrl, url);
   await management.request("PUT", `/api/vhosts/${name}`, {});
