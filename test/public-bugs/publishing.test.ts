@@ -15,10 +15,10 @@ import {
 } from "../relay/support.ts";
 import { eventually, startProcess, startProxy, type TestProcess } from "../support/index.ts";
 import { type Line, startLine } from "../support/line.ts";
-import { randomFrom, seedOf } from "./random.ts";
-import type { SignalAt } from "./relay-process.ts";
+import { randomFrom, seedOf } from "../support/random.ts";
+import type { SignalAt } from "../support/relay-process.ts";
 
-const relayProcess = new URL("relay-process.ts", import.meta.url);
+const relayProcess = new URL("../support/relay-process.ts", import.meta.url);
 const fifty = (): Record<string, unknown>[] => Array.from({ length: 50 }, () => ({}));
 
 test("A01: rows whose connection is reset before any confirm are published again, and a relay stops in the middle of such a silence", async () => {

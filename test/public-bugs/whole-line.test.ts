@@ -12,7 +12,7 @@ import {
   eventually,
   type TestDatabase,
 } from "../support/index.ts";
-import { randomFrom, seedOf } from "./random.ts";
+import { randomFrom, seedOf } from "../support/random.ts";
 import { createLedger, faultsIn, onTheWay } from "./whole-line/ledger.ts";
 import { startFleet } from "./whole-line/fleet.ts";
 import { queue } from "./whole-line/jobs.ts";

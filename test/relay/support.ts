@@ -174,9 +174,9 @@ export async function startHouse(options: HouseOptions = {}): Promise<House> {
     },
     async spawnRelay({ name = "spawned", options: more, killAt } = {}) {
       const { logger: _, ...plain } = house.relayOptions({ name, ...more });
-      const process = await startProcess(new URL("./relay-process.ts", import.meta.url), [
+      const process = await startProcess(new URL("../support/relay-process.ts", import.meta.url), [
         JSON.stringify(plain),
-        JSON.stringify(killAt ?? null),
+        JSON.stringify(killAt === undefined ? null : { ...killAt, signal: "SIGKILL" }),
       ]);
       processes.push(process);
       await process.waitForLine("ready");

@@ -9,6 +9,7 @@ import type { ClientBase } from "pg";
 import { expect, test } from "vitest";
 
 import { eventually } from "../support/index.ts";
+import { randomFrom } from "../support/random.ts";
 import {
   enqueue,
   type House,
@@ -20,17 +21,6 @@ import {
 
 const writers = 12;
 const turns = 25;
-
-/** A reproducible stream of numbers in [0, 1). */
-function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 /** What was committed: ids, and those of each key in commit order (told by a locked counter). */
 interface Ledger {
@@ -73,7 +63,7 @@ async function turn(client: ClientBase, random: () => number, ledger: Ledger): P
 async function write(house: House, seed: number): Promise<Ledger> {
   const ledger: Ledger = { committed: new Set(), byKey: new Map() };
   const one = async (writer: number): Promise<void> => {
-    const random = randomOf(seed * 1_000 + writer);
+    const random = randomFrom(seed * 1_000 + writer);
     for (let n = 0; n < turns; n += 1) {
       try {
         await inTransaction(house.database.pool, async (client) => {

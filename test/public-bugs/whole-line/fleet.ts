@@ -24,7 +24,7 @@ export interface Fleet extends AsyncDisposable {
 type Role = "relay" | "worker";
 
 const scripts: Readonly<Record<Role, URL>> = {
-  relay: new URL("../relay-process.ts", import.meta.url),
+  relay: new URL("../../support/relay-process.ts", import.meta.url),
   worker: new URL("worker-process.ts", import.meta.url),
 };
 

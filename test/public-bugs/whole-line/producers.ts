@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { createOutbox, pgDatabase } from "@waybill/postgres";
 import type { PoolClient } from "pg";
 import type { TestDatabase } from "../../support/index.ts";
-import { randomFrom } from "../random.ts";
+import { randomFrom } from "../../support/random.ts";
 import { doomed, effect, plain } from "./jobs.ts";
 
 class Undo extends Error {}
