@@ -1028,6 +1028,369 @@ $$;
 comment on function waybill.system_identifier() is 'Identity of the database cluster; null where this user may not read it.';
 `,
   },
+  {
+    version: 6,
+    name: "long_jobs",
+    hash: "85fc13b517ab63cb49e20a8c198aa173c57a3b03a29ac62febd8f9b913ee6e9a",
+    text: `-- Jobs that outlive a message: checkpoints, progress, the lease that protects a job whose delivery was
+-- acked before its end, requests to workers, watchers, and the event that tells a job's end.
+
+-- A job's place in its own work. Written in the transaction of the effects that it stands for.
+create table waybill.checkpoint (
+  id uuid not null,
+  queue text not null,
+  number bigint not null,
+  attempt integer not null,
+  checkpoint text not null,
+  created_at timestamptz not null default clock_timestamp(),
+  constraint checkpoint_pkey primary key (id, queue, number)
+);
+
+-- Read by prune_checkpoints.sql.
+create index checkpoint_created_at_idx on waybill.checkpoint (created_at);
+
+comment on table waybill.checkpoint is 'Last committed places of jobs in their work: the newest is given to the next attempt, a few older ones are history.';
+comment on column waybill.checkpoint.id is 'Job id.';
+comment on column waybill.checkpoint.queue is 'Queue of the job.';
+comment on column waybill.checkpoint.number is 'One more with every checkpoint of the job; the highest counts.';
+comment on column waybill.checkpoint.attempt is 'Attempt that saved it.';
+comment on column waybill.checkpoint.checkpoint is 'The checkpoint as JSON text.';
+comment on column waybill.checkpoint.created_at is 'When it was saved.';
+
+-- What a user may see of a running job.
+create table waybill.progress (
+  id uuid not null,
+  queue text not null,
+  attempt integer not null,
+  stage text,
+  done bigint,
+  total bigint,
+  reported_at timestamptz not null default clock_timestamp(),
+  constraint progress_pkey primary key (id, queue),
+  constraint progress_counts_known check (done >= 0 and total >= 0 and done <= total)
+) with (fillfactor = 50);
+
+comment on table waybill.progress is 'How far jobs are, as their handlers last reported; written apart from their effects.';
+comment on column waybill.progress.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.progress.queue is 'Queue or subscription.';
+comment on column waybill.progress.attempt is 'Attempt that reported it.';
+comment on column waybill.progress.stage is 'What it is doing, in a few words.';
+comment on column waybill.progress.done is 'Units that are done.';
+comment on column waybill.progress.total is 'Units in all; null where that is not known.';
+comment on column waybill.progress.reported_at is 'When it was written.';
+
+-- The lease of a job whose delivery was acked before its end: a timer that fires when its owner dies.
+alter table waybill.timer add column owner uuid;
+-- Read by fire_leases.sql.
+create index timer_owner_idx on waybill.timer (owner) where owner is not null;
+
+comment on column waybill.timer.owner is 'Of reason lease: the worker that runs the job (worker.id).';
+comment on column waybill.timer.reason is 'delay: asked for by the producer; retry: next attempt; held: a copy of a job that another worker runs; lease: a running job whose delivery was acked, dispatched again when its owner dies; no_handler: no worker knew the type or version; unroutable, nacked, refused: what the broker said.';
+
+-- What workers say of themselves, and what operators ask of them.
+alter table waybill.worker
+  add column state text not null default 'running',
+  add column heartbeat_ms integer,
+  add column hold_ms bigint,
+  add column finished_jobs bigint not null default 0,
+  add column rss_bytes bigint,
+  add column blocked_ms integer,
+  add column blocked_by text,
+  add column stop_requested text,
+  add column stop_requested_at timestamptz,
+  add column stop_requested_by text,
+  add column swept_at timestamptz,
+  add constraint worker_state_known check (state in ('running', 'draining')),
+  add constraint worker_stop_requested_known check (stop_requested in ('drain', 'restart'));
+
+comment on column waybill.worker.state is 'running, or draining: it takes no more jobs.';
+comment on column waybill.worker.heartbeat_ms is 'Milliseconds between its heartbeats.';
+comment on column waybill.worker.hold_ms is 'Milliseconds that it holds a delivery; longer jobs are acked and protected by their lease alone.';
+comment on column waybill.worker.finished_jobs is 'Attempts that it has finished since it started.';
+comment on column waybill.worker.rss_bytes is 'Memory of its process at its last heartbeat.';
+comment on column waybill.worker.blocked_ms is 'How long its event loop did not turn, as of the last heartbeat; null: it turned.';
+comment on column waybill.worker.blocked_by is 'The handler that blocks its event loop, where that is known.';
+comment on column waybill.worker.stop_requested is 'drain: take no more jobs; restart: finish and exit.';
+comment on column waybill.worker.stop_requested_at is 'When that was asked for.';
+comment on column waybill.worker.stop_requested_by is 'Who asked for it.';
+comment on column waybill.worker.swept_at is 'When the jobs of this dead worker were dispatched again.';
+
+-- Processes that watch jobs, so that workers tell about those and no others.
+create table waybill.watch (
+  id uuid not null,
+  watcher uuid not null,
+  lease_until timestamptz not null,
+  constraint watch_pkey primary key (id, watcher)
+) with (fillfactor = 50);
+
+-- Read by renew_watches.sql and prune_watches.sql.
+create index watch_watcher_idx on waybill.watch (watcher);
+
+comment on table waybill.watch is 'Jobs that somebody watches: changes of these are told on the channel <schema>.job.';
+comment on column waybill.watch.id is 'Job id.';
+comment on column waybill.watch.watcher is 'The process that watches it: a fresh id for each.';
+comment on column waybill.watch.lease_until is 'End of the watch, unless renewed.';
+
+-- Who asked a worker to drain.
+alter table waybill.audit_log
+  drop constraint audit_log_action_known,
+  add constraint audit_log_action_known check (action in ('cancel', 'retry', 'redrive', 'release', 'rescan', 'drain', 'restart'));
+
+comment on table waybill.audit_log is 'Who did what: cancel, retry (from the CLI or API), redrive (a message moved back by hand), release (of a parked message), rescan (of the outbox), drain and restart (of a worker, named in the detail).';
+
+-- The event that tells a job's end, for jobs that ask for it. A trigger, so that no way to end a job
+-- can forget it; jobs that do not ask pay one comparison.
+alter table waybill.inbox add column on_terminal text;
+comment on column waybill.inbox.on_terminal is 'Name of the event that is published when the job ends; null: none.';
+
+create function waybill.publish_job_end() returns trigger
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  failed record;
+  cancelled record;
+begin
+  if new.state = 'failed' then
+    select f.failure_class, f.message into failed
+    from waybill.failure as f
+    where f.id = new.id and f.queue = new.queue
+    order by f.failure_id desc
+    limit 1;
+  elsif new.state = 'cancelled' then
+    select a.actor, a.detail into cancelled
+    from waybill.audit_log as a
+    where a.id = new.id and a.queue = new.queue and a.action = 'cancel'
+    order by a.audit_id desc
+    limit 1;
+  end if;
+  insert into waybill.outbox (id, kind, type, payload, correlation_id, enqueued_at)
+  values (
+    waybill.new_id(),
+    'event',
+    new.on_terminal,
+    json_build_object(
+      'jobId', new.id,
+      'jobName', new.type,
+      'queue', new.queue,
+      'state', new.state,
+      'attempt', new.attempt,
+      'enqueuedAt', to_char(new.enqueued_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'finishedAt', to_char(new.finished_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'result', (
+        select r.result::json
+        from waybill.result as r
+        where new.state = 'succeeded' and r.id = new.id and r.queue = new.queue
+      ),
+      'failureClass', case when new.state = 'failed' then failed.failure_class end,
+      'failureMessage', case when new.state = 'failed' then failed.message end,
+      'cancelledBy', case when new.state = 'cancelled' then coalesce(cancelled.actor, 'waybill') end,
+      'cancelReason', case
+        when new.state <> 'cancelled' then null
+        when cancelled.actor is null then 'expired before it could start'
+        else cancelled.detail
+      end
+    )::text,
+    -- The job's id leads from the event back to the job.
+    new.id::text,
+    clock_timestamp()
+  );
+  return null;
+end
+$$;
+
+comment on function waybill.publish_job_end() is 'Publishes the event that tells a job''s end, in the transaction that ends it.';
+
+create trigger inbox_ended after update of state on waybill.inbox
+for each row
+when (
+  new.on_terminal is not null
+  and new.state in ('succeeded', 'failed', 'cancelled')
+  and old.state is distinct from new.state
+)
+execute function waybill.publish_job_end();
+
+-- A job that is cancelled, or has expired, before any worker has seen it.
+create trigger inbox_ended_unseen after insert on waybill.inbox
+for each row
+when (new.on_terminal is not null and new.state in ('succeeded', 'failed', 'cancelled'))
+execute function waybill.publish_job_end();
+`,
+  },
+  {
+    version: 7,
+    name: "job_view",
+    hash: "68a1448153e6ef76947fe53f0b0def14c93549fccc299ecf59a08fab4369684d",
+    text: `-- The view job again, with progress, staleness, and who cancelled it.
+
+drop view waybill.job;
+
+create view waybill.job as
+with base as (
+  -- Jobs of the outbox.
+  select
+    o.id, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+    o.correlation_id, o.expires_at, o.enqueued_at,
+    coalesce((select pg_visible_in_snapshot(o.tx, r.snapshot) from waybill.relay as r where r.shard = 0), false) as relayed
+  from waybill.outbox as o
+  where o.kind = 'job'
+    and o.dispatch = 1
+    -- A copy that a worker had parked is written again as it was, later than its job: only the first
+    -- row is the job. Rows that are as old as their job need no look for another one.
+    and (
+      o.created_at < o.enqueued_at + interval '1 second'
+      or not exists (
+        select
+        from waybill.outbox as first
+        where first.id = o.id
+          and first.queue = o.queue
+          and first.kind = 'job'
+          and first.dispatch = 1
+          and first.seq < o.seq
+      )
+    )
+  union all
+  -- Delayed jobs that were never in the outbox yet.
+  select
+    t.id, t.queue, t.type, t.version, t.payload, t.payload_base64, t.headers, t.priority, t.ordering_key,
+    t.correlation_id, t.expires_at, t.enqueued_at, false
+  from waybill.timer as t
+  where t.kind = 'job' and t.dispatch = 1 and t.reason = 'delay'
+  union all
+  -- Foreign messages, deliveries of events, and jobs whose outbox partition is gone.
+  select
+    i.id, i.queue, i.type, coalesce(d.version, e.version, t.version, 1), coalesce(d.payload, e.payload, t.payload),
+    coalesce(d.payload_base64, e.payload_base64, t.payload_base64, false), coalesce(d.headers, e.headers, t.headers),
+    coalesce(d.priority, e.priority, t.priority), coalesce(d.ordering_key, e.ordering_key, t.ordering_key),
+    coalesce(d.correlation_id, e.correlation_id, t.correlation_id), coalesce(e.expires_at, t.expires_at),
+    i.enqueued_at, true
+  from waybill.inbox as i
+  left join waybill.dead_letter as d on d.id = i.id and d.queue = i.queue
+  left join lateral (
+    select o.* from waybill.outbox as o where o.id = i.id and o.kind in ('event', 'job') order by o.seq limit 1
+  ) as e on true
+  left join lateral (
+    select t.* from waybill.timer as t where t.id = i.id and t.queue = i.queue and t.kind = 'job' limit 1
+  ) as t on true
+  where not exists (
+      select from waybill.outbox as o
+      where o.id = i.id and o.kind = 'job' and o.dispatch = 1 and o.queue = i.queue
+    )
+    and not exists (
+      select from waybill.timer as t
+      where t.id = i.id and t.queue = i.queue and t.kind = 'job' and t.dispatch = 1 and t.reason = 'delay'
+    )
+)
+select
+  b.id,
+  b.queue,
+  b.type,
+  b.version,
+  coalesce(i.state, 'queued') as state,
+  b.relayed,
+  b.payload,
+  b.payload_base64,
+  nullif(b.headers - 'waybill-on-terminal', '{}'::jsonb) as headers,
+  coalesce(b.priority, 0) as priority,
+  b.ordering_key,
+  b.correlation_id,
+  coalesce(i.attempt, 0) as attempt,
+  coalesce(i.crashes, 0) as crashes,
+  coalesce(i.dispatch, 1) as dispatch,
+  coalesce(i.deaths, 0) as deaths,
+  i.owner,
+  w.name as worker,
+  b.enqueued_at,
+  waiting.fire_at as next_at,
+  waiting.reason as waiting_for,
+  waiting.detail as waiting_detail,
+  b.expires_at,
+  i.started_at,
+  i.finished_at,
+  i.cancel_requested_at,
+  f.failure_class,
+  f.message as failure_message,
+  f.failed_at,
+  r.result,
+  p.stage as progress_stage,
+  p.done as progress_done,
+  p.total as progress_total,
+  case when p.total > 0 then floor(100.0 * p.done / p.total)::integer end as progress_percent,
+  p.reported_at as progress_at,
+  -- Nobody works on it: its owner's heartbeat has stopped, and no other worker has taken it over yet.
+  coalesce(i.state, 'queued') = 'running' and coalesce(w.lease_until <= clock_timestamp(), true) as stale,
+  case when i.state = 'cancelled' then coalesce(c.actor, 'waybill') else c.actor end as cancelled_by,
+  case when i.state = 'cancelled' and c.actor is null then 'expired before it could start' else c.detail end as cancel_reason,
+  coalesce(i.on_terminal, b.headers ->> 'waybill-on-terminal') as on_terminal
+from base as b
+left join waybill.inbox as i on i.id = b.id and i.queue = b.queue
+left join waybill.worker as w on w.id = i.owner
+left join waybill.result as r on r.id = b.id and r.queue = b.queue
+left join lateral (
+  select t.fire_at, t.reason, t.detail
+  from waybill.timer as t
+  where t.id = b.id and t.queue = b.queue and t.kind = 'job'
+  order by t.dispatch desc
+  limit 1
+) as waiting on coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+left join lateral (
+  select f.failure_class, f.message, f.failed_at
+  from waybill.failure as f
+  where f.id = b.id and f.queue = b.queue
+  order by f.failure_id desc
+  limit 1
+) as f on true
+left join waybill.progress as p on p.id = b.id and p.queue = b.queue
+left join lateral (
+  select a.actor, a.detail
+  from waybill.audit_log as a
+  where a.id = b.id and a.queue = b.queue and a.action = 'cancel'
+  order by a.audit_id desc
+  limit 1
+) as c on i.cancel_requested_at is not null;
+
+comment on view waybill.job is 'The durable contract of every job: identity, payload, state, priority, owner, attempts, failure, result, times.';
+comment on column waybill.job.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.job.queue is 'Queue, or subscription of the event.';
+comment on column waybill.job.type is 'Job name, or event name.';
+comment on column waybill.job.version is 'Version of the payload''s shape.';
+comment on column waybill.job.state is 'queued, running, retry_waiting, succeeded, failed or cancelled.';
+comment on column waybill.job.relayed is 'True once the relay has published it for the first time.';
+comment on column waybill.job.payload is 'Exact text of the payload, or base64; null where it is past its retention.';
+comment on column waybill.job.payload_base64 is 'True where payload is base64.';
+comment on column waybill.job.headers is 'Headers of the application.';
+comment on column waybill.job.priority is 'Integer, higher first.';
+comment on column waybill.job.ordering_key is 'Rows of one key are published in commit order.';
+comment on column waybill.job.correlation_id is 'As the producer gave it.';
+comment on column waybill.job.attempt is 'Number of the current or last attempt; 0 before the first.';
+comment on column waybill.job.crashes is 'How often a worker died while running it.';
+comment on column waybill.job.dispatch is 'Dispatch that it was last claimed with.';
+comment on column waybill.job.deaths is 'How often it was dead-lettered.';
+comment on column waybill.job.owner is 'Worker that runs it, or ran it last (worker.id).';
+comment on column waybill.job.worker is 'Name of that worker.';
+comment on column waybill.job.enqueued_at is 'When the job was first written.';
+comment on column waybill.job.next_at is 'When it goes on; infinity: when an operator releases it.';
+comment on column waybill.job.waiting_for is 'Why it waits; see timer.reason.';
+comment on column waybill.job.waiting_detail is 'The same in words.';
+comment on column waybill.job.expires_at is 'A job not started by then ends as cancelled.';
+comment on column waybill.job.started_at is 'When the current or last attempt began.';
+comment on column waybill.job.finished_at is 'When it ended.';
+comment on column waybill.job.cancel_requested_at is 'When somebody asked to cancel it.';
+comment on column waybill.job.failure_class is 'Class of the last failed attempt.';
+comment on column waybill.job.failure_message is 'Message of the last failed attempt.';
+comment on column waybill.job.failed_at is 'When the last failed attempt failed.';
+comment on column waybill.job.result is 'What its handler gave back, as JSON text.';
+comment on column waybill.job.progress_stage is 'What it is doing, as its handler last reported.';
+comment on column waybill.job.progress_done is 'Units that are done.';
+comment on column waybill.job.progress_total is 'Units in all; null where that is not known.';
+comment on column waybill.job.progress_percent is 'Part that is done; null where the total is not known.';
+comment on column waybill.job.progress_at is 'When that was reported.';
+comment on column waybill.job.stale is 'True where nobody works on it: its owner''s heartbeat has stopped, and no other worker has taken it over yet.';
+comment on column waybill.job.cancelled_by is 'Who cancelled it, or asked to; waybill where it had expired.';
+comment on column waybill.job.cancel_reason is 'Why, in that person''s words.';
+comment on column waybill.job.on_terminal is 'Event that is published when it ends; null: none.';
+`,
+  },
 ];
 
 /** Names of the files in sql/queries. */
