@@ -1031,7 +1031,7 @@ comment on function waybill.system_identifier() is 'Identity of the database clu
   {
     version: 6,
     name: "long_jobs",
-    hash: "85fc13b517ab63cb49e20a8c198aa173c57a3b03a29ac62febd8f9b913ee6e9a",
+    hash: "8204f698a92c64bc65c5a5d15740671ad30cd32a7650a652aa663c52310891c9",
     text: `-- Jobs that outlive a message: checkpoints, progress, the lease that protects a job whose delivery was
 -- acked before its end, requests to workers, watchers, and the event that tells a job's end.
 
@@ -1080,7 +1080,10 @@ comment on column waybill.progress.total is 'Units in all; null where that is no
 comment on column waybill.progress.reported_at is 'When it was written.';
 
 -- The lease of a job whose delivery was acked before its end: a timer that fires when its owner dies.
-alter table waybill.timer add column owner uuid;
+alter table waybill.timer
+  add column owner uuid,
+  drop constraint timer_reason_known,
+  add constraint timer_reason_known check (reason in ('delay', 'retry', 'held', 'lease', 'no_handler', 'unroutable', 'nacked', 'refused'));
 -- Read by fire_leases.sql.
 create index timer_owner_idx on waybill.timer (owner) where owner is not null;
 

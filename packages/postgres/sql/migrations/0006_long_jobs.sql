@@ -46,7 +46,10 @@ comment on column waybill.progress.total is 'Units in all; null where that is no
 comment on column waybill.progress.reported_at is 'When it was written.';
 
 -- The lease of a job whose delivery was acked before its end: a timer that fires when its owner dies.
-alter table waybill.timer add column owner uuid;
+alter table waybill.timer
+  add column owner uuid,
+  drop constraint timer_reason_known,
+  add constraint timer_reason_known check (reason in ('delay', 'retry', 'held', 'lease', 'no_handler', 'unroutable', 'nacked', 'refused'));
 -- Read by fire_leases.sql.
 create index timer_owner_idx on waybill.timer (owner) where owner is not null;
 
