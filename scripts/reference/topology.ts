@@ -10,6 +10,7 @@ const headerMeanings: Readonly<Record<keyof typeof waybillHeaders, string>> = {
   orderingKey: "ordering key, where there is one",
   expiresAt: "milliseconds since 1970 after which the job is not started",
   enqueuedAt: "milliseconds since 1970 when the job was enqueued",
+  onTerminal: "event that is published when the job ends, where it asks for one",
   queue: "queue of a dead letter",
   death: "which death of the job this dead letter is",
   error: "message of the last failure",

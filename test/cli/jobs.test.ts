@@ -54,6 +54,7 @@ async function enqueueFailed(
       enqueuedAt: new Date(),
       expiresAt: null,
       runAt: null,
+      onTerminal: null,
       headers: {},
       payload: '{"n":1}',
       payloadBase64: false,

@@ -29,6 +29,7 @@ import {
   type HeaderTable,
 } from "./header-values.ts";
 import { canonicalUuid, derivedId } from "./id.ts";
+import { isTypeName } from "./names.ts";
 import { decodePayload, type PayloadResult } from "./payload.ts";
 import { cleanText } from "./text.ts";
 
@@ -189,6 +190,12 @@ function priorityOf(message: IncomingMessage): number | null {
   return own ?? headerIntegerWithin(message.priority, 1, 255) ?? null;
 }
 
+/** A name that nobody could subscribe to is no event. */
+function terminalEventOf(headers: HeaderTable): string | null {
+  const name = headerName(headerOf(headers, waybillHeaders.onTerminal), 128);
+  return name !== undefined && isTypeName(name) ? name : null;
+}
+
 function counter(headers: HeaderTable, name: string, min: number, max = counterMax): number {
   return headerIntegerWithin(headerOf(headers, name), min, max) ?? min;
 }
@@ -209,7 +216,8 @@ function untypedReason(decoder: DecoderName): string {
  * but for a fresh id and the time.
  *
  * Of Waybill's own headers it believes dispatch, version, death, priority, ordering key, enqueued-at
- * and expires-at, each within bounds; all else is decided from the database.
+ * and expires-at, each within bounds, and on-terminal in its own messages; all else is decided from
+ * the database.
  *
  * @returns the envelope, or an {@link UnreadableEnvelope} with the bytes and a reason:
  *   `undecodable` for a body that is not read, `no_handler` for a message without a type
@@ -260,6 +268,7 @@ export function decodeEnvelope(
     expiresAt:
       headerInstant(headerOf(headers, waybillHeaders.expiresAt)) ?? reading.expiresAt ?? null,
     runAt: reading.runAt !== undefined && reading.runAt > now ? reading.runAt : null,
+    onTerminal: own ? terminalEventOf(headers) : null,
     headers: applicationHeaders({ ...headers, ...reading.headers }),
     ...stored,
   };

@@ -58,6 +58,8 @@ export const waybillHeaders = {
   enqueuedAt: "waybill-enqueued-at",
   /** The whole range of Waybill's priorities, of which the property holds 0 to 9. */
   priority: "waybill-priority",
+  /** Event to publish when the job ends. */
+  onTerminal: "waybill-on-terminal",
   queue: "waybill-queue",
   death: "waybill-death",
   error: "waybill-error",
@@ -160,6 +162,8 @@ export interface Envelope {
   readonly expiresAt: Date | null;
   /** Earliest start that a foreign format asks for (Celery's eta), in the future; else null. */
   readonly runAt: Date | null;
+  /** Event to publish when the job ends; null for none, and for foreign messages. */
+  readonly onTerminal: string | null;
   /** Headers of the application, strings only; nothing of Waybill's or the broker's. */
   readonly headers: Readonly<Record<string, string>>;
   readonly payload: string;

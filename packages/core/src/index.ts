@@ -86,6 +86,7 @@ export {
   checkSchemaName,
   checkTopologyPrefix,
   checkTypeName,
+  isTypeName,
 } from "./names.ts";
 export { parseOptions } from "./options.ts";
 export {
@@ -107,4 +108,6 @@ export {
   type ValueIssue,
 } from "./standard-schema.ts";
 export { canTransition, isTerminal, type JobState, jobStates, transitions } from "./states.ts";
+export { defineTerminalEvent, type JobEnded, type TerminalEvent } from "./terminal-event.ts";
 export { cleanText, redactUrl } from "./text.ts";
+export { type Upcaster, type UpcasterSteps } from "./upcasters.ts";

@@ -1,8 +1,11 @@
 import { z } from "zod";
 import { defaultRetryPolicy, type ResolvedRetryPolicy, type RetryPolicy } from "./backoff.ts";
-import { checkQueueName, checkTypeName } from "./names.ts";
+import type { ConfigIssue } from "./errors.ts";
+import { checkQueueName, checkTypeName, isTypeName } from "./names.ts";
 import { parseOptions } from "./options.ts";
 import type { InputOf, OutputOf, StandardSchema } from "./standard-schema.ts";
+import type { TerminalEvent } from "./terminal-event.ts";
+import { type Upcaster, upcasterProblem, type UpcasterSteps, upcasterSteps } from "./upcasters.ts";
 
 /** What a job definition says about running its jobs. */
 export interface JobOptions {
@@ -30,15 +33,35 @@ export interface JobOptions {
    * @default 0
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Time after which an attempt's slot is given up and the attempt fails as `timeout`, even if the
+   * handler goes on; in milliseconds, larger than `timeoutMs`, and not without it. 0: `timeoutMs`
+   * and the worker's `abandonMs`.
+   * @default 0
+   */
+  readonly hardTimeoutMs?: number | undefined;
+  /**
+   * Makes payloads of earlier versions ones of this version: `{ 1: (v1) => v2, 2: (v2) => v3 }`, one
+   * step from each version to the next, up to this version without a gap. What a step is given was
+   * parsed, but no schema has checked it; what the last one answers is checked.
+   */
+  readonly upcasters?: UpcasterSteps | undefined;
+  /**
+   * Event that is published when a job ends, made by `defineTerminalEvent`. An enqueue may name
+   * another one, or none.
+   */
+  readonly onTerminal?: TerminalEvent | undefined;
 }
 
-/** {@link JobOptions} with every default filled in. */
+/** The numbers and names of {@link JobOptions}, with every default filled in. */
 export interface ResolvedJobOptions {
   readonly queue: string;
   readonly version: number;
   readonly priority: number;
   readonly retry: ResolvedRetryPolicy;
   readonly timeoutMs: number;
+  /** 0: `timeoutMs` and the worker's `abandonMs`. */
+  readonly hardTimeoutMs: number;
 }
 
 /** A kind of job: its name, its schemas, its policy. Made by {@link defineJob}. */
@@ -55,6 +78,10 @@ export interface JobDefinition<
   readonly checkpoint: Checkpoint;
   readonly result: Result;
   readonly options: ResolvedJobOptions;
+  /** Steps from earlier versions, by the version that they begin with. */
+  readonly upcasters: ReadonlyMap<number, Upcaster>;
+  /** Name of the event that is published when a job ends. */
+  readonly onTerminal: string | undefined;
 }
 
 /** What `enqueue` takes as payload of a job. */
@@ -71,6 +98,7 @@ export type ResultOf<J extends JobDefinition> = J["result"] extends StandardSche
   : void;
 
 const day = 86_400_000;
+const versionMax = 32_767;
 
 const retryPolicy: z.ZodType<ResolvedRetryPolicy, RetryPolicy> = z
   .strictObject({
@@ -89,9 +117,31 @@ const retryPolicy: z.ZodType<ResolvedRetryPolicy, RetryPolicy> = z
     message: "must not be smaller than initialDelayMs",
   });
 
-const jobOptions: z.ZodType<ResolvedJobOptions, JobOptions> = z.strictObject({
+interface ParsedJobOptions extends ResolvedJobOptions {
+  readonly upcasters: ReadonlyMap<number, Upcaster>;
+  readonly onTerminal?: TerminalEvent | undefined;
+}
+
+/** What does not fit together; each value alone may be anything, which the schema reports. */
+function misfitsOf(options: JobOptions): ConfigIssue[] {
+  const { version = 1, timeoutMs = 0, hardTimeoutMs = 0, upcasters } = options;
+  const issues: ConfigIssue[] = [];
+  if (hardTimeoutMs > 0 && hardTimeoutMs <= timeoutMs) {
+    issues.push({ path: "hardTimeoutMs", message: "must be larger than timeoutMs" });
+  } else if (hardTimeoutMs > 0 && timeoutMs === 0) {
+    issues.push({ path: "hardTimeoutMs", message: "has no meaning without timeoutMs" });
+  }
+  const isVersion = Number.isInteger(version) && version <= versionMax;
+  if (typeof upcasters === "object" && upcasters !== null && isVersion) {
+    const message = upcasterProblem(Object.keys(upcasters), version);
+    if (message !== undefined) issues.push({ path: "upcasters", message });
+  }
+  return issues;
+}
+
+const jobOptions: z.ZodType<ParsedJobOptions, JobOptions> = z.strictObject({
   queue: z.string().default("default"),
-  version: z.int().min(1).max(32_767).default(1),
+  version: z.int().min(1).max(versionMax).default(1),
   priority: z.int().min(-100).max(100).default(0),
   retry: retryPolicy.default(defaultRetryPolicy),
   timeoutMs: z
@@ -99,6 +149,19 @@ const jobOptions: z.ZodType<ResolvedJobOptions, JobOptions> = z.strictObject({
     .min(0)
     .max(30 * day)
     .default(0),
+  hardTimeoutMs: z
+    .int()
+    .min(0)
+    .max(31 * day)
+    .default(0),
+  upcasters: upcasterSteps.default(() => new Map()),
+  onTerminal: z
+    .custom<TerminalEvent>(
+      (event) =>
+        typeof event === "object" && event !== null && "name" in event && isTypeName(event.name),
+      { message: "expected an event made by defineTerminalEvent" },
+    )
+    .optional(),
 });
 
 /**
@@ -130,13 +193,20 @@ export function defineJob<
 ): JobDefinition<Name, Payload, Checkpoint, Result> {
   const { name, payload, checkpoint, result, ...options } = definition;
   checkTypeName(name);
-  const resolved = parseOptions(`defineJob("${name}")`, jobOptions, options);
+  const { upcasters, onTerminal, ...resolved } = parseOptions(
+    `defineJob("${name}")`,
+    jobOptions,
+    options,
+    misfitsOf,
+  );
   checkQueueName(resolved.queue);
   return Object.freeze({
     name,
     payload,
     checkpoint: checkpoint as Checkpoint,
     result: result as Result,
-    options: resolved,
+    options: Object.freeze(resolved),
+    upcasters,
+    onTerminal: onTerminal?.name,
   });
 }

@@ -12,8 +12,11 @@ const schemaPattern = /^[a-z_][a-z0-9_]*$/;
 /** Names of objects every JavaScript value has; as a job type they would be looked up by mistake. */
 const reserved = new Set(Object.getOwnPropertyNames(Object.prototype));
 
+const fits = (name: string, pattern: RegExp, max: number): boolean =>
+  name.length <= max && pattern.test(name) && !reserved.has(name);
+
 function check(what: string, name: string, pattern: RegExp, max: number, rule: string): string {
-  if (typeof name !== "string" || name.length > max || !pattern.test(name) || reserved.has(name)) {
+  if (typeof name !== "string" || !fits(name, pattern, max)) {
     const shown = typeof name === "string" ? JSON.stringify(name.slice(0, 80)) : typeof name;
     throw new NameError(`Cannot use ${shown} as ${what}: ${rule}, at most ${max} characters.`);
   }
@@ -45,6 +48,11 @@ export function checkTypeName(name: string): string {
     128,
     "letters, digits, '.', '_', '-', ':' and '/', a letter or digit first, no dot at the end",
   );
+}
+
+/** Says whether {@link checkTypeName} accepts it. */
+export function isTypeName(name: unknown): boolean {
+  return typeof name === "string" && fits(name, typePattern, 128);
 }
 
 /** Checks a PostgreSQL schema's name: lower case letters, digits, `_`; at most 40. */

@@ -68,6 +68,7 @@ function envelopeOf({ row, queue }: Runnable): Envelope {
     enqueuedAt: job.enqueuedAt,
     expiresAt: job.expiresAt ?? null,
     runAt: null,
+    onTerminal: null,
     headers: job.headers,
     payload: row.body,
     payloadBase64: false,

@@ -80,6 +80,7 @@ export async function runHandler<Tx, D extends JobDefinition | EventDefinition>(
     enqueuedAt: new Date(),
     expiresAt: null,
     runAt: null,
+    onTerminal: null,
     headers: options.headers ?? {},
     payload: await bodyOf(job.name, job.payload, payload),
     payloadBase64: false,
