@@ -26,6 +26,7 @@ import {
 } from "@waybill/postgres";
 import type { Internals } from "./internals.ts";
 import type { AnyContext, Registration } from "./registry.ts";
+import { upcast } from "./upcast.ts";
 
 /** Largest result, in bytes of JSON: 64 KiB. */
 export const resultBytesMax = 65_536;
@@ -159,7 +160,8 @@ export class Attempt<Tx> {
     }
     const decoded = decodePayload(envelope.payload, payloadBytesMax);
     if (decoded.issues !== undefined) throw new PayloadError(registration.name, decoded.issues);
-    const valid = await validateValue(registration.payload, decoded.value);
+    const payload = upcast(registration, envelope.version, decoded.value);
+    const valid = await validateValue(registration.payload, payload);
     if (valid.issues !== undefined) throw new PayloadError(registration.name, valid.issues);
     return valid.value;
   }

@@ -58,4 +58,10 @@ export interface SubscriptionOptions {
    * @default 0
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Time after which the slot is given up even if the handler goes on, in milliseconds; larger than
+   * `timeoutMs`, and not without it. 0: `timeoutMs` and the worker's `abandonMs`.
+   * @default 0
+   */
+  readonly hardTimeoutMs?: number | undefined;
 }

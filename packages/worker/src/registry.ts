@@ -9,6 +9,7 @@ import {
   DuplicateJobError,
   type ResolvedRetryPolicy,
   type StandardSchema,
+  type Upcaster,
 } from "@waybill/core";
 import type { Context, Job } from "./job.ts";
 
@@ -21,9 +22,14 @@ export interface Registration<Tx> {
   /** Undefined: events, which have no versions. */
   readonly version: number | undefined;
   readonly payload: StandardSchema;
+  readonly checkpoint: StandardSchema | undefined;
   readonly result: StandardSchema | undefined;
+  /** Steps from earlier versions up to `version`, by the version that they begin with. */
+  readonly upcasters: ReadonlyMap<number, Upcaster>;
   readonly retry: ResolvedRetryPolicy;
   readonly timeoutMs: number;
+  /** 0: `timeoutMs` and the worker's `abandonMs`. */
+  readonly hardTimeoutMs: number;
   readonly run:
     | {
         readonly kind: "plain";
@@ -41,6 +47,19 @@ export interface Registration<Tx> {
 export interface SubscriptionEvents {
   readonly subscription: string;
   readonly events: readonly string[];
+}
+
+function nearest<Tx>(
+  versions: ReadonlyMap<number, Registration<Tx>> | undefined,
+  version: number,
+): Registration<Tx> | undefined {
+  let found: readonly [number, Registration<Tx>] | undefined;
+  for (const entry of versions ?? []) {
+    // Steps have no gaps: one from this version leads up to the handler's.
+    const isCloser = found === undefined || entry[0] < found[0];
+    if (entry[1].upcasters.has(version) && isCloser) found = entry;
+  }
+  return found?.[1];
 }
 
 /** See the head of the file. */
@@ -69,9 +88,16 @@ export class Registry<Tx> {
     this.#events.set(subscription, events);
   }
 
-  /** The handler for a message; a job is found on any queue, an event on its subscription only. */
+  /**
+   * The handler for a message; a job is found on any queue, an event on its subscription only. A
+   * handler of the very version comes first, then that of the next higher version whose upcasters
+   * begin with it or before; never one of a lower version, which knows nothing of the payload.
+   */
   find(queue: string, type: string, version: number): Registration<Tx> | undefined {
-    return this.#events.get(queue)?.get(type) ?? this.#jobs.get(type)?.get(version);
+    const versions = this.#jobs.get(type);
+    return (
+      this.#events.get(queue)?.get(type) ?? versions?.get(version) ?? nearest(versions, version)
+    );
   }
 
   /** True where the type is known, in whatever version. */

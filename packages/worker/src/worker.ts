@@ -124,7 +124,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
     options: SubscriptionOptions,
     run: (event: ReceivedEvent<E>, tx: Tx) => Promise<void> | void,
   ): void {
-    const { subscription, retry, timeoutMs } = options;
+    const { subscription, retry, timeoutMs, hardTimeoutMs } = options;
     // A subscription's policy is checked and filled in as a job's is.
     const { options: policy } = defineJob({
       name: event.name,
@@ -132,15 +132,19 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       queue: subscription,
       retry,
       timeoutMs,
+      hardTimeoutMs,
     });
     this.#refuseLate();
     this.#registry.addEvent(subscription, {
       name: event.name,
       version: undefined,
       payload: event.payload,
+      checkpoint: undefined,
       result: undefined,
+      upcasters: new Map(),
       retry: policy.retry,
       timeoutMs: policy.timeoutMs,
+      hardTimeoutMs: policy.hardTimeoutMs,
       run: {
         kind: "transactional",
         handler: async (context, tx) =>
@@ -150,15 +154,18 @@ class WaybillWorker<Tx> implements Worker<Tx> {
   }
 
   #addJob(job: JobDefinition, run: Parameters<Registry<Tx>["addJob"]>[2]["run"]): void {
-    const { queue, version, retry, timeoutMs } = job.options;
+    const { queue, version, retry, timeoutMs, hardTimeoutMs } = job.options;
     this.#refuseLate();
     this.#registry.addJob(queue, version, {
       name: job.name,
       version,
       payload: job.payload,
+      checkpoint: job.checkpoint,
       result: job.result,
+      upcasters: job.upcasters,
       retry,
       timeoutMs,
+      hardTimeoutMs,
       run,
     });
   }
