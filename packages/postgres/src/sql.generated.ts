@@ -1398,6 +1398,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
 
 /** Names of the files in sql/queries. */
 export type QueryName =
+  | "cancel_attempts"
   | "cancel_job"
   | "carry_stragglers"
   | "check_dead_letters"
@@ -1427,6 +1428,7 @@ export type QueryName =
   | "get_schema_version"
   | "get_server_facts"
   | "guard_lease"
+  | "hold_jobs"
   | "hold_timer"
   | "list_dead_letters"
   | "list_default_inbox"
@@ -1437,6 +1439,7 @@ export type QueryName =
   | "list_known_queues"
   | "list_migrations"
   | "list_outbox_partitions"
+  | "list_workers"
   | "listen_wake"
   | "lock_migrations"
   | "lock_worker"
@@ -1453,6 +1456,7 @@ export type QueryName =
   | "prune_results"
   | "prune_unheard_events"
   | "prune_workers"
+  | "read_checkpoint"
   | "read_cursor"
   | "read_deaths"
   | "read_fresh_page"
@@ -1460,6 +1464,7 @@ export type QueryName =
   | "read_keyed_page"
   | "read_late_page"
   | "read_outcomes"
+  | "read_requests"
   | "read_window"
   | "record_migration"
   | "redispatch_orphans"
@@ -1469,15 +1474,45 @@ export type QueryName =
   | "release_term"
   | "renew_term"
   | "renew_worker"
+  | "request_stop"
   | "rescan_outbox"
   | "retire_worker"
   | "retry_job"
+  | "save_checkpoint"
   | "save_cursor"
+  | "save_progress"
   | "start_inline"
   | "take_term"
+  | "tell_watchers"
   | "watch_term";
 
 export const queries: Readonly<Record<QueryName, string>> = {
+  cancel_attempts: `with given as (
+  select g.id, g.queue, g.token, g.leased
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, leased boolean)
+),
+cancelled as (
+  update waybill.inbox as i
+  set state = 'cancelled',
+      finished_at = clock_timestamp()
+  from given as g
+  where i.id = g.id
+    and i.queue = g.queue
+    and i.token = g.token
+    and i.state = 'running'
+  returning i.id, i.queue, g.leased
+),
+unleased as (
+  delete from waybill.timer as t
+  using cancelled as c
+  where c.leased
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
+)
+select c.id::text as id, c.queue
+from cancelled as c`,
   cancel_job: `with input as materialized (
   select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
 ),
@@ -1794,12 +1829,21 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
+),
+unleased as (
+  delete from waybill.timer as t
+  using completed as c
+  where $5::text = 'leased'
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
 select c.token::text as token
 from completed as c`,
   complete_jobs: `with done as (
-  select d.id, d.queue, d.token, d.result
-  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text)
+  select d.id, d.queue, d.token, d.result, d.leased
+  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text, leased boolean)
 ),
 completed as (
   update waybill.inbox as i
@@ -1810,7 +1854,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result
+  returning i.id, i.queue, d.result, d.leased
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -1820,6 +1864,15 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
+),
+unleased as (
+  delete from waybill.timer as t
+  using completed as c
+  where c.leased
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
 select c.id::text as id, c.queue
 from completed as c`,
@@ -1876,7 +1929,7 @@ $$`,
   fail_attempts: `with failed as (
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
-    id uuid, queue text, token bigint, terminal boolean, unspent boolean, delay_ms double precision,
+    id uuid, queue text, token bigint, terminal boolean, unspent boolean, leased boolean, delay_ms double precision,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
@@ -1928,7 +1981,18 @@ waiting as (
   set fire_at = excluded.fire_at,
       reason = excluded.reason,
       detail = excluded.detail,
-      parked_at = null
+      parked_at = null,
+      owner = null
+),
+unleased as (
+  delete from waybill.timer as t
+  using ended as e
+  where e.leased
+    and e.state <> 'retry_waiting'
+    and t.id = e.id
+    and t.queue = e.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 ),
 buried as (
   insert into waybill.dead_letter as l (
@@ -2037,6 +2101,39 @@ where i.id = ($1::text)::uuid
   and i.token = ($3::text)::bigint
   and i.state = 'running'
 for share`,
+  hold_jobs: `with given as (
+  select g.*
+  from jsonb_to_recordset(($1::text)::jsonb) as g (
+    id uuid, queue text, token bigint,
+    type text, version integer, payload text, payload_base64 boolean, headers jsonb,
+    priority integer, ordering_key text, correlation_id text,
+    expires_at timestamptz, enqueued_at timestamptz
+  )
+),
+owned as materialized (
+  select i.dispatch, i.owner, g.*
+  from given as g
+  join waybill.inbox as i on i.id = g.id and i.queue = g.queue
+  where i.token = g.token
+    and i.state = 'running'
+  for share of i
+)
+insert into waybill.timer as t (
+  id, queue, kind, dispatch, fire_at, reason, detail, owner, type, version, payload, payload_base64,
+  headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
+)
+select
+  o.id, o.queue, 'job', o.dispatch + 1, 'infinity', 'lease', 'runs without a delivery', o.owner, o.type,
+  o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id,
+  o.expires_at, coalesce(o.enqueued_at, clock_timestamp())
+from owned as o
+on conflict (id, queue, kind, dispatch) do update
+set fire_at = excluded.fire_at,
+    reason = excluded.reason,
+    detail = excluded.detail,
+    owner = excluded.owner,
+    parked_at = null
+returning t.id::text as id, t.queue`,
   hold_timer: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -2253,6 +2350,34 @@ order by migration.version`,
   p.upper_bound::timestamptz as upper,
   clock_timestamp() as now
 from waybill.list_partitions('waybill.outbox') as p`,
+  list_workers: `with input as materialized (
+  select ($1::text)::boolean as dead
+),
+known as materialized (
+  select w.*, waybill.worker_alive(w.id) as alive
+  from waybill.worker as w
+),
+owned as materialized (
+  select i.owner, count(*) as jobs
+  from waybill.inbox as i
+  where i.state = 'running'
+    and i.owner in (select k.id from known as k where not k.alive)
+  group by i.owner
+)
+select (
+    to_jsonb(k) - 'lock_key' || jsonb_build_object(
+      'heartbeat_age_ms', greatest(0, (extract(epoch from clock_timestamp() - k.heartbeat_at) * 1000)::bigint),
+      'lease_left_ms', greatest(0, (extract(epoch from k.lease_until - clock_timestamp()) * 1000)::bigint),
+      'owned_jobs', case
+        when not k.alive then coalesce((select o.jobs from owned as o where o.owner = k.id), 0)
+      end
+    )
+  )::text as worker
+from known as k
+cross join input as n
+where k.alive or n.dead
+order by k.alive desc, k.started_at, k.id
+limit 10000`,
   listen_wake: `do $$
 begin
   execute format('listen %I', replace('waybill.wake', '"', ''));
@@ -2483,6 +2608,12 @@ where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.d
 delete from waybill.worker as w
 using old as o
 where w.id = o.id`,
+  read_checkpoint: `select c.checkpoint
+from waybill.checkpoint as c
+where c.id = $1::uuid
+  and c.queue = $2::text
+order by c.number desc
+limit 1`,
   read_cursor: `select
   r.snapshot::text as snapshot,
   r.window_snapshot::text as "window",
@@ -2680,6 +2811,34 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
 select i.id::text as id, i.queue, i.state, i.token::text as token, i.deaths, i.attempt
 from asked as a
 join waybill.inbox as i on i.id = a.id and i.queue = a.queue`,
+  read_requests: `with asked as (
+  select a.id, a.queue
+  from jsonb_to_recordset($2::jsonb) as a (id uuid, queue text)
+),
+cancel as (
+  select i.id, i.queue, l.actor, l.detail
+  from asked as a
+  join waybill.inbox as i on i.id = a.id and i.queue = a.queue
+  left join lateral (
+    select g.actor, g.detail
+    from waybill.audit_log as g
+    where g.id = i.id and g.queue = i.queue and g.action = 'cancel'
+    order by g.audit_id desc
+    limit 1
+  ) as l on true
+  where i.cancel_requested_at is not null
+)
+select
+  (select w.stop_requested from waybill.worker as w where w.id = $1::uuid) as stop,
+  (select w.stop_requested_by from waybill.worker as w where w.id = $1::uuid) as stopper,
+  exists (select from waybill.watch as x where x.lease_until > clock_timestamp()) as watched,
+  (
+    select coalesce(
+      jsonb_agg(jsonb_build_object('id', c.id, 'queue', c.queue, 'actor', c.actor, 'reason', c.detail)),
+      '[]'::jsonb
+    )::text
+    from cancel as c
+  ) as cancels`,
   read_window: `with edge as materialized (
   select pg_current_snapshot() as s
 ),
@@ -2818,21 +2977,38 @@ noted as (
 )
 select r.queue, r.reason
 from released as r`,
-  release_jobs: `with released as (
-  select r.id, r.queue, r.token, r.dispatch
-  from jsonb_to_recordset($1::jsonb) as r (id uuid, queue text, token bigint, dispatch integer)
+  release_jobs: `with given as (
+  select g.id, g.queue, g.token, g.dispatch, g.leased
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, dispatch integer, leased boolean)
+),
+released as (
+  update waybill.inbox as i
+  set state = 'retry_waiting',
+      attempt = greatest(0, i.attempt - 1),
+      dispatch = least(i.dispatch, g.dispatch) - 1,
+      owner = null
+  from given as g
+  where i.id = g.id
+    and i.queue = g.queue
+    and i.token = g.token
+    and i.state = 'running'
+  returning i.id, i.queue, g.leased
+),
+fired as (
+  update waybill.timer as t
+  set fire_at = clock_timestamp(),
+      reason = 'held',
+      detail = 'handed back by its worker',
+      owner = null
+  from released as r
+  where r.leased
+    and t.id = r.id
+    and t.queue = r.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
-update waybill.inbox as i
-set state = 'retry_waiting',
-    attempt = greatest(0, i.attempt - 1),
-    dispatch = least(i.dispatch, r.dispatch) - 1,
-    owner = null
-from released as r
-where i.id = r.id
-  and i.queue = r.queue
-  and i.token = r.token
-  and i.state = 'running'
-returning i.id::text as id, i.queue`,
+select r.id::text as id, r.queue
+from released as r`,
   release_term: `update waybill.relay as r
 set lease_until = null,
     holder = null
@@ -2851,6 +3027,30 @@ set lease_until = clock_timestamp() + $3::double precision * interval '1 millise
 where w.id = $1::uuid
   and w.lease_until > clock_timestamp()
 returning w.id::text as id`,
+  request_stop: `with input as materialized (
+  select $1::text as request, ($2::text)::jsonb as ids, $3::text as actor, $4::text as reason
+),
+asked as (
+  update waybill.worker as w
+  set stop_requested = case when w.stop_requested in ('restart', n.request) then w.stop_requested else n.request end,
+      stop_requested_at = case
+        when w.stop_requested in ('restart', n.request) then w.stop_requested_at
+        else clock_timestamp()
+      end,
+      stop_requested_by = case when w.stop_requested in ('restart', n.request) then w.stop_requested_by else n.actor end
+  from input as n
+  where w.id in (select e.id::uuid from jsonb_array_elements_text(n.ids) as e (id))
+    and waybill.worker_alive(w.id)
+  returning w.id, w.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, detail)
+  select n.actor, n.request, concat(a.name, ' (', a.id, ')', ': ' || nullif(n.reason, ''))
+  from asked as a
+  cross join input as n
+)
+select a.id::text as id
+from asked as a`,
   rescan_outbox: `with term as materialized (
   select r.snapshot
   from waybill.relay as r
@@ -2938,6 +3138,35 @@ noted as (
 )
 select (t.dispatch + 1)::text as dispatch
 from taken as t`,
+  save_checkpoint: `with owned as materialized (
+  select i.id, i.queue, i.attempt
+  from waybill.inbox as i
+  where i.id = ($1::text)::uuid
+    and i.queue = $2::text
+    and i.token = ($3::text)::bigint
+    and i.state = 'running'
+  for share
+),
+saved as (
+  insert into waybill.checkpoint as c (id, queue, number, attempt, checkpoint)
+  select
+    o.id,
+    o.queue,
+    coalesce((select max(p.number) from waybill.checkpoint as p where p.id = o.id and p.queue = o.queue), 0) + 1,
+    o.attempt,
+    $4::text
+  from owned as o
+  returning c.id, c.queue, c.number
+),
+forgotten as (
+  delete from waybill.checkpoint as p
+  using saved as s
+  where p.id = s.id
+    and p.queue = s.queue
+    and p.number <= s.number - 10
+)
+select s.number::text as number
+from saved as s`,
   save_cursor: `with relaxed as materialized (
   select set_config('synchronous_commit', 'off', true) as value
 )
@@ -2955,6 +3184,21 @@ where r.shard = 0
   and r.epoch = $1::bigint
   and x.value = 'off'
 returning r.epoch::text as epoch`,
+  save_progress: `insert into waybill.progress as p (id, queue, attempt, stage, done, total, reported_at)
+select i.id, i.queue, i.attempt, r.stage, r.done, r.total, clock_timestamp()
+from jsonb_to_recordset(($1::text)::jsonb) as r (
+  id uuid, queue text, token bigint, stage text, done bigint, total bigint
+)
+join waybill.inbox as i on i.id = r.id and i.queue = r.queue
+where i.token = r.token
+order by i.id, i.queue
+on conflict (id, queue) do update
+set attempt = excluded.attempt,
+    stage = excluded.stage,
+    done = excluded.done,
+    total = excluded.total,
+    reported_at = excluded.reported_at
+returning p.id::text as id, p.queue`,
   start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at)
 values (
   ($1::text)::uuid, $2::text, $3::text, 'running', ($4::text)::integer, 1,
@@ -2982,6 +3226,13 @@ where r.shard = 0
   and (r.lease_until is null or r.lease_until <= clock_timestamp())
   and f.n >= 0
 returning r.epoch::text as epoch`,
+  tell_watchers: `select w.id::text as id, pg_notify(replace('waybill.job', '"', ''), w.id::text)::text as told
+from (
+  select distinct w.id
+  from waybill.watch as w
+  where w.id = any (array(select jsonb_array_elements_text(($1::text)::jsonb)::uuid))
+    and w.lease_until > clock_timestamp()
+) as w`,
   watch_term: `select
   r.holder_name as holder,
   coalesce(extract(epoch from r.lease_until - clock_timestamp()) * 1000, 0)::double precision as remaining
