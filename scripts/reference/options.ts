@@ -10,6 +10,7 @@ const pages: readonly (readonly [path: string, name: string, heading: string])[]
   ["packages/postgres/src/outbox.ts", "OutboxOptions", "createOutbox"],
   ["packages/postgres/src/enqueue-options.ts", "EnqueueOptions", "enqueue, publish"],
   ["packages/postgres/src/jobs-options.ts", "JobsOptions", "createJobs"],
+  ["packages/postgres/src/workers.ts", "WorkersOptions", "createWorkers"],
   ["packages/relay/src/options.ts", "RelayOptions", "createRelay"],
   ["packages/relay/src/options.ts", "RelayBrokerOptions", "createRelay: broker"],
   ["packages/worker/src/options.ts", "WorkerOptions", "createWorker"],

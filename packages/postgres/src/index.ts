@@ -118,3 +118,12 @@ export type {
   RelayStore,
   StoredCursor,
 } from "./relay-records.ts";
+export type { StopRequest, WorkerRecord } from "./worker-record.ts";
+export {
+  createWorkers,
+  type StopOptions,
+  type WorkerFilter,
+  type Workers,
+  type WorkerSelector,
+  type WorkersOptions,
+} from "./workers.ts";

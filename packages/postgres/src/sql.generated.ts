@@ -1398,7 +1398,6 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
 
 /** Names of the files in sql/queries. */
 export type QueryName =
-  | "cancel_attempts"
   | "cancel_job"
   | "carry_stragglers"
   | "check_dead_letters"
@@ -1428,7 +1427,6 @@ export type QueryName =
   | "get_schema_version"
   | "get_server_facts"
   | "guard_lease"
-  | "hold_jobs"
   | "hold_timer"
   | "list_dead_letters"
   | "list_default_inbox"
@@ -1456,7 +1454,6 @@ export type QueryName =
   | "prune_results"
   | "prune_unheard_events"
   | "prune_workers"
-  | "read_checkpoint"
   | "read_cursor"
   | "read_deaths"
   | "read_fresh_page"
@@ -1464,7 +1461,6 @@ export type QueryName =
   | "read_keyed_page"
   | "read_late_page"
   | "read_outcomes"
-  | "read_requests"
   | "read_window"
   | "record_migration"
   | "redispatch_orphans"
@@ -1478,41 +1474,13 @@ export type QueryName =
   | "rescan_outbox"
   | "retire_worker"
   | "retry_job"
-  | "save_checkpoint"
   | "save_cursor"
-  | "save_progress"
   | "start_inline"
   | "take_term"
   | "tell_watchers"
   | "watch_term";
 
 export const queries: Readonly<Record<QueryName, string>> = {
-  cancel_attempts: `with given as (
-  select g.id, g.queue, g.token, g.leased
-  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, leased boolean)
-),
-cancelled as (
-  update waybill.inbox as i
-  set state = 'cancelled',
-      finished_at = clock_timestamp()
-  from given as g
-  where i.id = g.id
-    and i.queue = g.queue
-    and i.token = g.token
-    and i.state = 'running'
-  returning i.id, i.queue, g.leased
-),
-unleased as (
-  delete from waybill.timer as t
-  using cancelled as c
-  where c.leased
-    and t.id = c.id
-    and t.queue = c.queue
-    and t.kind = 'job'
-    and t.reason = 'lease'
-)
-select c.id::text as id, c.queue
-from cancelled as c`,
   cancel_job: `with input as materialized (
   select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
 ),
@@ -1829,21 +1797,12 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
-),
-unleased as (
-  delete from waybill.timer as t
-  using completed as c
-  where $5::text = 'leased'
-    and t.id = c.id
-    and t.queue = c.queue
-    and t.kind = 'job'
-    and t.reason = 'lease'
 )
 select c.token::text as token
 from completed as c`,
   complete_jobs: `with done as (
-  select d.id, d.queue, d.token, d.result, d.leased
-  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text, leased boolean)
+  select d.id, d.queue, d.token, d.result
+  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text)
 ),
 completed as (
   update waybill.inbox as i
@@ -1854,7 +1813,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result, d.leased
+  returning i.id, i.queue, d.result
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -1864,15 +1823,6 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
-),
-unleased as (
-  delete from waybill.timer as t
-  using completed as c
-  where c.leased
-    and t.id = c.id
-    and t.queue = c.queue
-    and t.kind = 'job'
-    and t.reason = 'lease'
 )
 select c.id::text as id, c.queue
 from completed as c`,
@@ -1929,7 +1879,7 @@ $$`,
   fail_attempts: `with failed as (
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
-    id uuid, queue text, token bigint, terminal boolean, unspent boolean, leased boolean, delay_ms double precision,
+    id uuid, queue text, token bigint, terminal boolean, unspent boolean, delay_ms double precision,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
@@ -1981,18 +1931,7 @@ waiting as (
   set fire_at = excluded.fire_at,
       reason = excluded.reason,
       detail = excluded.detail,
-      parked_at = null,
-      owner = null
-),
-unleased as (
-  delete from waybill.timer as t
-  using ended as e
-  where e.leased
-    and e.state <> 'retry_waiting'
-    and t.id = e.id
-    and t.queue = e.queue
-    and t.kind = 'job'
-    and t.reason = 'lease'
+      parked_at = null
 ),
 buried as (
   insert into waybill.dead_letter as l (
@@ -2101,39 +2040,6 @@ where i.id = ($1::text)::uuid
   and i.token = ($3::text)::bigint
   and i.state = 'running'
 for share`,
-  hold_jobs: `with given as (
-  select g.*
-  from jsonb_to_recordset(($1::text)::jsonb) as g (
-    id uuid, queue text, token bigint,
-    type text, version integer, payload text, payload_base64 boolean, headers jsonb,
-    priority integer, ordering_key text, correlation_id text,
-    expires_at timestamptz, enqueued_at timestamptz
-  )
-),
-owned as materialized (
-  select i.dispatch, i.owner, g.*
-  from given as g
-  join waybill.inbox as i on i.id = g.id and i.queue = g.queue
-  where i.token = g.token
-    and i.state = 'running'
-  for share of i
-)
-insert into waybill.timer as t (
-  id, queue, kind, dispatch, fire_at, reason, detail, owner, type, version, payload, payload_base64,
-  headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
-)
-select
-  o.id, o.queue, 'job', o.dispatch + 1, 'infinity', 'lease', 'runs without a delivery', o.owner, o.type,
-  o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id,
-  o.expires_at, coalesce(o.enqueued_at, clock_timestamp())
-from owned as o
-on conflict (id, queue, kind, dispatch) do update
-set fire_at = excluded.fire_at,
-    reason = excluded.reason,
-    detail = excluded.detail,
-    owner = excluded.owner,
-    parked_at = null
-returning t.id::text as id, t.queue`,
   hold_timer: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -2608,12 +2514,6 @@ where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.d
 delete from waybill.worker as w
 using old as o
 where w.id = o.id`,
-  read_checkpoint: `select c.checkpoint
-from waybill.checkpoint as c
-where c.id = $1::uuid
-  and c.queue = $2::text
-order by c.number desc
-limit 1`,
   read_cursor: `select
   r.snapshot::text as snapshot,
   r.window_snapshot::text as "window",
@@ -2811,34 +2711,6 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
 select i.id::text as id, i.queue, i.state, i.token::text as token, i.deaths, i.attempt
 from asked as a
 join waybill.inbox as i on i.id = a.id and i.queue = a.queue`,
-  read_requests: `with asked as (
-  select a.id, a.queue
-  from jsonb_to_recordset($2::jsonb) as a (id uuid, queue text)
-),
-cancel as (
-  select i.id, i.queue, l.actor, l.detail
-  from asked as a
-  join waybill.inbox as i on i.id = a.id and i.queue = a.queue
-  left join lateral (
-    select g.actor, g.detail
-    from waybill.audit_log as g
-    where g.id = i.id and g.queue = i.queue and g.action = 'cancel'
-    order by g.audit_id desc
-    limit 1
-  ) as l on true
-  where i.cancel_requested_at is not null
-)
-select
-  (select w.stop_requested from waybill.worker as w where w.id = $1::uuid) as stop,
-  (select w.stop_requested_by from waybill.worker as w where w.id = $1::uuid) as stopper,
-  exists (select from waybill.watch as x where x.lease_until > clock_timestamp()) as watched,
-  (
-    select coalesce(
-      jsonb_agg(jsonb_build_object('id', c.id, 'queue', c.queue, 'actor', c.actor, 'reason', c.detail)),
-      '[]'::jsonb
-    )::text
-    from cancel as c
-  ) as cancels`,
   read_window: `with edge as materialized (
   select pg_current_snapshot() as s
 ),
@@ -2966,6 +2838,7 @@ released as (
   from input as n
   where t.id = n.id
     and n.queue in ('', t.queue)
+    and t.reason <> 'lease'
     and (t.fire_at = 'infinity' or t.reason in ('no_handler', 'unroutable', 'nacked', 'refused'))
   returning t.id, t.queue, t.reason
 ),
@@ -2977,38 +2850,21 @@ noted as (
 )
 select r.queue, r.reason
 from released as r`,
-  release_jobs: `with given as (
-  select g.id, g.queue, g.token, g.dispatch, g.leased
-  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, dispatch integer, leased boolean)
-),
-released as (
-  update waybill.inbox as i
-  set state = 'retry_waiting',
-      attempt = greatest(0, i.attempt - 1),
-      dispatch = least(i.dispatch, g.dispatch) - 1,
-      owner = null
-  from given as g
-  where i.id = g.id
-    and i.queue = g.queue
-    and i.token = g.token
-    and i.state = 'running'
-  returning i.id, i.queue, g.leased
-),
-fired as (
-  update waybill.timer as t
-  set fire_at = clock_timestamp(),
-      reason = 'held',
-      detail = 'handed back by its worker',
-      owner = null
-  from released as r
-  where r.leased
-    and t.id = r.id
-    and t.queue = r.queue
-    and t.kind = 'job'
-    and t.reason = 'lease'
+  release_jobs: `with released as (
+  select r.id, r.queue, r.token, r.dispatch
+  from jsonb_to_recordset($1::jsonb) as r (id uuid, queue text, token bigint, dispatch integer)
 )
-select r.id::text as id, r.queue
-from released as r`,
+update waybill.inbox as i
+set state = 'retry_waiting',
+    attempt = greatest(0, i.attempt - 1),
+    dispatch = least(i.dispatch, r.dispatch) - 1,
+    owner = null
+from released as r
+where i.id = r.id
+  and i.queue = r.queue
+  and i.token = r.token
+  and i.state = 'running'
+returning i.id::text as id, i.queue`,
   release_term: `update waybill.relay as r
 set lease_until = null,
     holder = null
@@ -3138,35 +2994,6 @@ noted as (
 )
 select (t.dispatch + 1)::text as dispatch
 from taken as t`,
-  save_checkpoint: `with owned as materialized (
-  select i.id, i.queue, i.attempt
-  from waybill.inbox as i
-  where i.id = ($1::text)::uuid
-    and i.queue = $2::text
-    and i.token = ($3::text)::bigint
-    and i.state = 'running'
-  for share
-),
-saved as (
-  insert into waybill.checkpoint as c (id, queue, number, attempt, checkpoint)
-  select
-    o.id,
-    o.queue,
-    coalesce((select max(p.number) from waybill.checkpoint as p where p.id = o.id and p.queue = o.queue), 0) + 1,
-    o.attempt,
-    $4::text
-  from owned as o
-  returning c.id, c.queue, c.number
-),
-forgotten as (
-  delete from waybill.checkpoint as p
-  using saved as s
-  where p.id = s.id
-    and p.queue = s.queue
-    and p.number <= s.number - 10
-)
-select s.number::text as number
-from saved as s`,
   save_cursor: `with relaxed as materialized (
   select set_config('synchronous_commit', 'off', true) as value
 )
@@ -3184,21 +3011,6 @@ where r.shard = 0
   and r.epoch = $1::bigint
   and x.value = 'off'
 returning r.epoch::text as epoch`,
-  save_progress: `insert into waybill.progress as p (id, queue, attempt, stage, done, total, reported_at)
-select i.id, i.queue, i.attempt, r.stage, r.done, r.total, clock_timestamp()
-from jsonb_to_recordset(($1::text)::jsonb) as r (
-  id uuid, queue text, token bigint, stage text, done bigint, total bigint
-)
-join waybill.inbox as i on i.id = r.id and i.queue = r.queue
-where i.token = r.token
-order by i.id, i.queue
-on conflict (id, queue) do update
-set attempt = excluded.attempt,
-    stage = excluded.stage,
-    done = excluded.done,
-    total = excluded.total,
-    reported_at = excluded.reported_at
-returning p.id::text as id, p.queue`,
   start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at)
 values (
   ($1::text)::uuid, $2::text, $3::text, 'running', ($4::text)::integer, 1,

@@ -1,0 +1,239 @@
+/**
+ * The workers, through the database alone: they say in the table waybill.worker how they are, and
+ * look there several times a second for what is asked of them. Nothing here needs a way to their
+ * hosts.
+ */
+
+import { ConfigError } from "@waybill/core";
+import {
+  booleanRule,
+  checkOptions,
+  databaseRule,
+  optional,
+  type OptionRule,
+  textRule,
+} from "./check-options.ts";
+import { operatingError } from "./database-errors.ts";
+import type { Database, Row, SqlExecutor } from "./executor.ts";
+import type { JsonRow } from "./job-record.ts";
+import { defaultSchema, type Statement, statementsFor } from "./statements.ts";
+import { type StopRequest, type WorkerRecord, workerRecordOf } from "./worker-record.ts";
+
+/** Options of `createWorkers`. */
+export interface WorkersOptions<Tx> {
+  readonly database: Database<Tx>;
+  /**
+   * Schema that holds Waybill's tables.
+   * @default "waybill"
+   */
+  readonly schema?: string | undefined;
+  /**
+   * Who asks workers to stop, as written to the audit log; at most 255 characters.
+   * @default "api"
+   */
+  readonly actor?: string | undefined;
+}
+
+/** Which workers to list. */
+export interface WorkerFilter<Tx> {
+  /**
+   * Dead workers as well, with the jobs that they still own; reads the whole inbox where there are
+   * any.
+   * @default false
+   */
+  readonly dead?: boolean | undefined;
+  /** Runs in this transaction of the application; in one of its own where it is left out. */
+  readonly tx?: Tx | undefined;
+}
+
+/** Which workers an act is for: those named that also consume the queue, or all. */
+export interface WorkerSelector {
+  /** Names, which several workers may share; ids; or beginnings of ids, of 8 characters at least. */
+  readonly workers?: readonly string[] | undefined;
+  /** Only those that consume this queue or subscription. */
+  readonly queue?: string | undefined;
+  /** Every worker that is alive; instead of `workers` and `queue`. */
+  readonly all?: true | undefined;
+}
+
+/** Options of an act on workers. */
+export interface StopOptions<Tx> {
+  /** Written to the audit log; at most 1,000 characters. */
+  readonly reason?: string | undefined;
+  /** Who asks; the actor of `createWorkers` where it is left out. */
+  readonly actor?: string | undefined;
+  readonly tx?: Tx | undefined;
+}
+
+/** What {@link createWorkers} makes. */
+export interface Workers<Tx> {
+  /** The workers that are alive, the longest running first. */
+  list(filter?: WorkerFilter<Tx>): Promise<readonly WorkerRecord[]>;
+  /** The living workers that a selector chooses; nothing is asked of them. */
+  select(
+    selector: WorkerSelector,
+    options?: { readonly tx?: Tx | undefined },
+  ): Promise<readonly WorkerRecord[]>;
+  /**
+   * Asks workers to take no more jobs, to finish what they run, and to stay. They begin within a
+   * second after this has committed.
+   *
+   * @returns the workers that were asked, as they are then; those that died meanwhile are left out
+   * @throws ConfigError for a name or id of no living worker; then nobody was asked
+   */
+  drain(selector: WorkerSelector, act?: StopOptions<Tx>): Promise<readonly WorkerRecord[]>;
+  /**
+   * Asks workers to drain and to end, so that their supervisor starts new ones. Stands over a drain,
+   * and no later drain takes it back.
+   *
+   * @returns the workers that were asked, as they are then; those that died meanwhile are left out
+   * @throws ConfigError for a name or id of no living worker; then nobody was asked
+   */
+  restart(selector: WorkerSelector, act?: StopOptions<Tx>): Promise<readonly WorkerRecord[]>;
+}
+
+const anything: OptionRule = () => true;
+const idPrefix = /^[0-9a-f][0-9a-f-]{7,35}$/;
+
+const namesRule: OptionRule = (value) =>
+  (Array.isArray(value) &&
+    value.length > 0 &&
+    value.every((each) => typeof each === "string" && each !== "")) ||
+  "must be an array of names or ids, not empty";
+
+function checkSelector(subject: string, selector: WorkerSelector): void {
+  checkOptions(subject, selector, {
+    workers: optional(namesRule),
+    queue: optional(textRule(63)),
+    all: optional((value) => value === true || "must be true, or left out"),
+  });
+  const { workers, queue, all } = selector;
+  const chosen = workers !== undefined || queue !== undefined;
+  if (chosen !== (all === true)) return;
+  throw new ConfigError(subject, [
+    {
+      path: "all",
+      message: chosen
+        ? "does not go together with workers and queue"
+        : "is needed where neither workers nor a queue are named",
+    },
+  ]);
+}
+
+const isNamed = (worker: WorkerRecord, name: string): boolean =>
+  worker.name === name ||
+  (idPrefix.test(name.toLowerCase()) && worker.id.startsWith(name.toLowerCase()));
+
+/**
+ * The workers of the selector.
+ *
+ * @throws ConfigError that lists the known workers or queues where it names others
+ */
+function chosenBy(
+  subject: string,
+  selector: WorkerSelector,
+  alive: readonly WorkerRecord[],
+): readonly WorkerRecord[] {
+  const { workers, queue } = selector;
+  const known = (words: readonly string[]): string =>
+    words.length === 0 ? "no worker is alive" : `alive are ${[...new Set(words)].join(", ")}`;
+  const issues = (workers ?? [])
+    .filter((name) => !alive.some((worker) => isNamed(worker, name)))
+    .map((name) => ({
+      path: "workers",
+      message: `${JSON.stringify(name.slice(0, 80))} is no living worker's name or id; ${known(alive.map((worker) => worker.name))}`,
+    }));
+  if (queue !== undefined && !alive.some((worker) => worker.queues.includes(queue))) {
+    const consumed = [...new Set(alive.flatMap((worker) => worker.queues))].sort();
+    issues.push({
+      path: "queue",
+      message: `no living worker consumes ${JSON.stringify(queue)}; consumed are ${consumed.join(", ") || "none"}`,
+    });
+  }
+  const chosen = alive.filter(
+    (worker) =>
+      (queue === undefined || worker.queues.includes(queue)) &&
+      (workers === undefined || workers.some((name) => isNamed(worker, name))),
+  );
+  if (issues.length === 0 && chosen.length === 0 && queue !== undefined) {
+    issues.push({ path: "queue", message: `none of the workers named consumes "${queue}"` });
+  }
+  if (issues.length > 0) throw new ConfigError(subject, issues);
+  return chosen;
+}
+
+/**
+ * Makes the reader and operator of workers.
+ *
+ * @throws ConfigError for options that are unknown or out of bounds, NameError for the schema
+ */
+export function createWorkers<Tx>(options: WorkersOptions<Tx>): Workers<Tx> {
+  checkOptions("createWorkers", options, {
+    database: databaseRule,
+    schema: anything,
+    actor: optional(textRule(255)),
+  });
+  const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
+  const statements = statementsFor(schema);
+
+  type Run = (statement: Statement, params: readonly string[]) => Promise<readonly Row[]>;
+
+  const within = async <T>(tx: Tx | undefined, work: (run: Run) => Promise<T>): Promise<T> => {
+    const on = (executor: SqlExecutor): Promise<T> =>
+      work(async (statement, params) => {
+        try {
+          return (await executor.query(statement.text, params)).rows;
+        } catch (error) {
+          throw operatingError(`run ${statement.name}`, schema, error) ?? error;
+        }
+      });
+    if (tx !== undefined) return on(database.executor(tx));
+    return database.transaction((own) => on(database.executor(own)));
+  };
+
+  const read = async (run: Run, dead: boolean): Promise<readonly WorkerRecord[]> => {
+    const rows = await run(statements.list_workers, [String(dead)]);
+    return rows.map((row) => workerRecordOf(JSON.parse(String(row["worker"])) as JsonRow));
+  };
+
+  const ask = async (
+    request: StopRequest,
+    selector: WorkerSelector,
+    act: StopOptions<Tx>,
+  ): Promise<readonly WorkerRecord[]> => {
+    const subject = `workers.${request}`;
+    checkSelector(subject, selector);
+    checkOptions(subject, act, {
+      reason: optional(textRule(1_000)),
+      actor: optional(textRule(255)),
+      tx: anything,
+    });
+    return within(act.tx, async (run) => {
+      const chosen = chosenBy(subject, selector, await read(run, false));
+      const rows = await run(statements.request_stop, [
+        request,
+        JSON.stringify(chosen.map(({ id }) => id)),
+        act.actor ?? defaultActor,
+        act.reason ?? "",
+      ]);
+      const asked = new Set(rows.map((row) => String(row["id"])));
+      return (await read(run, false)).filter(({ id }) => asked.has(id));
+    });
+  };
+
+  return {
+    async list(filter = {}) {
+      checkOptions("workers.list", filter, { dead: optional(booleanRule), tx: anything });
+      return within(filter.tx, (run) => read(run, filter.dead === true));
+    },
+    async select(selector, more = {}) {
+      checkSelector("workers.select", selector);
+      checkOptions("workers.select", more, { tx: anything });
+      return within(more.tx, async (run) =>
+        chosenBy("workers.select", selector, await read(run, false)),
+      );
+    },
+    drain: (selector, act = {}) => ask("drain", selector, act),
+    restart: (selector, act = {}) => ask("restart", selector, act),
+  };
+}
