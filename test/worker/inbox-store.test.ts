@@ -34,6 +34,7 @@ const request = (id: string, death = 0): ClaimRequest => ({
   death,
   enqueuedAt: null,
   expiresAt: null,
+  onTerminal: null,
 });
 
 const look = async (id: string): Promise<unknown> =>

@@ -33,6 +33,7 @@ const request = (id: string, message: ModelMessage): ClaimRequest => ({
   death: message.death,
   enqueuedAt: null,
   expiresAt: message.isExpired ? new Date(Date.now() - 60_000) : null,
+  onTerminal: null,
 });
 
 async function plant(id: string, row: ModelRow): Promise<void> {

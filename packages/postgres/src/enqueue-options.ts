@@ -3,6 +3,8 @@ import {
   ConfigError,
   type ConfigIssue,
   HeadersError,
+  isTypeName,
+  type TerminalEvent,
   waybillHeaders,
 } from "@waybill/core";
 
@@ -50,6 +52,12 @@ export interface EnqueueOptions {
    * with `waybill-` or `x-`, and `CC` and `BCC`, are refused. At most 48 KiB in all.
    */
   readonly headers?: Readonly<Record<string, string>> | undefined;
+  /**
+   * Event that is published when the job ends, made by `defineTerminalEvent`; null for none. Of jobs
+   * in a queue only.
+   * @default the job definition's
+   */
+  readonly onTerminal?: TerminalEvent | null | undefined;
   /**
    * Publishes to this exchange with this routing key, for consumers that are not Waybill's. The job
    * then has no queue here, and no state.
@@ -131,6 +139,7 @@ const knownOptions: ReadonlySet<string> = new Set<keyof EnqueueOptions>([
   "orderingKey",
   "correlationId",
   "headers",
+  "onTerminal",
   "route",
   "autocommit",
 ]);
@@ -169,6 +178,11 @@ const rules: { readonly [K in keyof EnqueueOptions]?: Rule } = {
   expiresAt: instant,
   priority: integer(-100, 100),
   correlationId: shortText,
+  onTerminal: {
+    holds: (value) =>
+      value === null || (typeof value === "object" && "name" in value && isTypeName(value.name)),
+    message: "must be an event made by defineTerminalEvent, or null",
+  },
   route: {
     holds: (value) => {
       if (typeof value !== "object" || value === null) return false;
@@ -180,7 +194,7 @@ const rules: { readonly [K in keyof EnqueueOptions]?: Rule } = {
   autocommit: { holds: (value) => typeof value === "boolean", message: "must be true or false" },
 };
 
-function issuesOf(options: EnqueueOptions): ConfigIssue[] {
+function issuesOf(options: EnqueueOptions, kind: "job" | "event"): ConfigIssue[] {
   const issues: ConfigIssue[] = [];
   for (const path of Object.keys(options)) {
     if (!knownOptions.has(path)) issues.push({ path, message: "is not an option of enqueue" });
@@ -195,6 +209,16 @@ function issuesOf(options: EnqueueOptions): ConfigIssue[] {
   if (options.idempotencyTtlMs !== undefined && options.idempotencyMode === "until_end") {
     issues.push({ path: "idempotencyTtlMs", message: 'has no meaning with mode "until_end"' });
   }
+  const { onTerminal } = options;
+  if (onTerminal !== undefined && onTerminal !== null) {
+    const where = kind === "event" ? "of an event" : "with route";
+    if (kind === "event" || options.route !== undefined) {
+      issues.push({
+        path: "onTerminal",
+        message: `has no meaning ${where}: only a job in a queue ends`,
+      });
+    }
+  }
   return issues;
 }
 
@@ -203,12 +227,16 @@ function issuesOf(options: EnqueueOptions): ConfigIssue[] {
  *
  * @throws ConfigError with every problem, NameError for a key, HeadersError for a header
  */
-export function checkEnqueueOptions(jobName: string, options: EnqueueOptions): void {
+export function checkEnqueueOptions(
+  jobName: string,
+  options: EnqueueOptions,
+  kind: "job" | "event" = "job",
+): void {
   const subject = `enqueue("${jobName}")`;
   if (typeof options !== "object" || options === null) {
     throw new ConfigError(subject, [{ path: "", message: "must be an object" }]);
   }
-  const issues = issuesOf(options);
+  const issues = issuesOf(options, kind);
   if (issues.length > 0) throw new ConfigError(subject, issues);
   if (options.idempotencyKey !== undefined) checkKey("idempotency key", options.idempotencyKey);
   if (options.orderingKey !== undefined) checkKey("ordering key", options.orderingKey);
@@ -218,8 +246,19 @@ export function checkEnqueueOptions(jobName: string, options: EnqueueOptions): v
 /** A row of the array that `waybill.enqueue` takes. */
 export type EnqueueRow = Readonly<Record<string, unknown>>;
 
+/** What a row has in its headers beside those of the application. */
+export interface OwnHeaders {
+  readonly appId?: string | undefined;
+  readonly onTerminal?: string | undefined;
+}
+
 /** The part of a row that the options give. */
-export function rowOfOptions(options: EnqueueOptions): EnqueueRow {
+export function rowOfOptions(options: EnqueueOptions, own: OwnHeaders = {}): EnqueueRow {
+  const headers = {
+    ...(own.appId === undefined ? {} : { "app-id": own.appId }),
+    ...options.headers,
+    ...(own.onTerminal === undefined ? {} : { [waybillHeaders.onTerminal]: own.onTerminal }),
+  };
   return {
     idempotency_key: options.idempotencyKey,
     idempotency_mode: options.idempotencyMode,
@@ -229,7 +268,7 @@ export function rowOfOptions(options: EnqueueOptions): EnqueueRow {
     expires_at: options.expiresAt?.toISOString(),
     ordering_key: options.orderingKey,
     correlation_id: options.correlationId,
-    headers: options.headers,
+    headers: Object.keys(headers).length === 0 ? undefined : headers,
     exchange: options.route?.exchange,
     routing_key: options.route?.routingKey,
   };

@@ -21,6 +21,8 @@ export interface ClaimRequest extends JobRef {
   readonly death: number;
   readonly enqueuedAt: Date | null;
   readonly expiresAt: Date | null;
+  /** Event to publish when the job ends; null for none. */
+  readonly onTerminal: string | null;
 }
 
 /** A row of the inbox as the claim left it. */
@@ -149,6 +151,8 @@ function envelopeColumns(envelope: Envelope): Record<string, unknown> {
     clean(key),
     clean(value),
   ]);
+  // Goes round with the message: a later claim may be the one that makes the inbox's row.
+  if (envelope.onTerminal !== null) headers.push([waybillHeaders.onTerminal, envelope.onTerminal]);
   return {
     ...payloadOf(envelope),
     type: clean(envelope.type),
@@ -231,6 +235,7 @@ export function createInboxStore(
             death: request.death,
             enqueued_at: request.enqueuedAt,
             expires_at: request.expiresAt,
+            on_terminal: request.onTerminal,
           })),
         ),
         owner,

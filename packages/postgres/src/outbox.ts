@@ -225,10 +225,11 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
     definition: { readonly name: string; readonly payload: StandardSchema },
     payload: unknown,
     enqueueOptions: EnqueueOptions,
-    fields: EnqueueRow,
+    fields: EnqueueRow & { readonly kind: "job" | "event" },
+    onTerminal: string | undefined,
     prefix = "",
   ): Promise<EnqueueRow> => {
-    checkEnqueueOptions(definition.name, enqueueOptions);
+    checkEnqueueOptions(definition.name, enqueueOptions, fields.kind);
     const body = await payloadText(
       definition.name,
       definition.payload,
@@ -236,13 +237,11 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
       maxPayloadBytes,
       prefix,
     );
-    const given = rowOfOptions(enqueueOptions);
     return {
       id: newJobId(),
       type: definition.name,
       body,
-      ...given,
-      ...(appId === undefined ? {} : { headers: { "app-id": appId, ...enqueueOptions.headers } }),
+      ...rowOfOptions(enqueueOptions, { appId, onTerminal }),
       ...(enqueueOptions.route === undefined
         ? fields
         : { ...fields, kind: "route", queue: undefined }),
@@ -256,6 +255,10 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
     prefix?: string,
   ): Promise<EnqueueRow> => {
     const priority = enqueueOptions.priority ?? job.options.priority;
+    // Where a message leaves for others, nobody here sees its end.
+    const usual = enqueueOptions.route === undefined ? job.onTerminal : undefined;
+    const onTerminal =
+      enqueueOptions.onTerminal === undefined ? usual : enqueueOptions.onTerminal?.name;
     return row(
       job,
       payload,
@@ -266,6 +269,7 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
         version: job.options.version,
         priority: priority === 0 ? undefined : priority,
       },
+      onTerminal,
       prefix,
     );
   };
@@ -334,10 +338,8 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
       given: EnqueueOptions = {},
     ) {
       requireTransaction("publish", tx, given.autocommit === true);
-      const enqueued = await row(event, payload, given, {
-        kind: "event",
-        priority: given.priority,
-      });
+      const fields = { kind: "event" as const, priority: given.priority };
+      const enqueued = await row(event, payload, given, fields, undefined);
       return one(tx as Tx, enqueued, given.autocommit === true);
     },
   };

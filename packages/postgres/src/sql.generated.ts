@@ -1485,15 +1485,21 @@ export const queries: Readonly<Record<QueryName, string>> = {
   select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
 ),
 target as (
-  select j.id, j.queue, j.type, j.dispatch, j.enqueued_at
+  select
+    j.id, j.queue, j.type, j.dispatch, j.enqueued_at,
+    case when j.on_terminal ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$' then j.on_terminal end as on_terminal
   from waybill.job as j
   where j.id = (select n.id from input as n)
     and j.queue = (select n.queue from input as n)
   limit 1
 ),
 cancelled as (
-  insert into waybill.inbox as i (id, queue, type, state, dispatch, enqueued_at, finished_at, cancel_requested_at)
-  select t.id, t.queue, t.type, 'cancelled', t.dispatch, t.enqueued_at, clock_timestamp(), clock_timestamp()
+  insert into waybill.inbox as i (
+    id, queue, type, state, dispatch, enqueued_at, finished_at, cancel_requested_at, on_terminal
+  )
+  select
+    t.id, t.queue, t.type, 'cancelled', t.dispatch, t.enqueued_at, clock_timestamp(), clock_timestamp(),
+    t.on_terminal
   from target as t
   on conflict (id, queue) do update
   set state = case when i.state = 'running' then i.state else 'cancelled' end,
@@ -1670,16 +1676,16 @@ order by w.started_at
 limit 1000`,
   claim_deliveries: `with delivery as materialized (
   select
-    d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at,
+    d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at, d.on_terminal,
     coalesce(d.expires_at <= clock_timestamp(), false) as expired
   from jsonb_to_recordset($1::jsonb) as d (
     id uuid, queue text, type text, dispatch integer, death integer,
-    enqueued_at timestamptz, expires_at timestamptz
+    enqueued_at timestamptz, expires_at timestamptz, on_terminal text
   )
 ),
 claimed as (
   insert into waybill.inbox as i (
-    id, queue, type, state, attempt, dispatch, deaths, owner, enqueued_at, started_at, finished_at
+    id, queue, type, state, attempt, dispatch, deaths, owner, enqueued_at, started_at, finished_at, on_terminal
   )
   select
     d.id,
@@ -1692,11 +1698,13 @@ claimed as (
     $2::uuid,
     d.enqueued_at,
     case when not d.expired then clock_timestamp() end,
-    case when d.expired then clock_timestamp() end
+    case when d.expired then clock_timestamp() end,
+    d.on_terminal
   from delivery as d
   order by d.id, d.queue
   on conflict (id, queue) do update
-  set (state, attempt, crashes, dispatch, token, owner, started_at, finished_at) = (
+  set on_terminal = coalesce(i.on_terminal, excluded.on_terminal),
+      (state, attempt, crashes, dispatch, token, owner, started_at, finished_at) = (
     select
       case when v.runs then 'running' when v.step = 'cancel' then 'cancelled' else i.state end,
       case v.step when 'redrive' then 1 when 'retry' then i.attempt + 1 else i.attempt end,
@@ -2120,7 +2128,8 @@ select
   e.version::text as version,
   e.payload::text as payload,
   e.payload_base64::text as base64,
-  e.headers::text as headers,
+  nullif(e.headers - 'waybill-on-terminal', '{}'::jsonb)::text as headers,
+  case when e.kind = 'job' then e.headers ->> 'waybill-on-terminal' end as terminal,
   e.priority::text as priority,
   e.ordering_key::text as ordering,
   e.correlation_id::text as correlation,
@@ -3011,10 +3020,10 @@ where r.shard = 0
   and r.epoch = $1::bigint
   and x.value = 'off'
 returning r.epoch::text as epoch`,
-  start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at)
+  start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at, on_terminal)
 values (
   ($1::text)::uuid, $2::text, $3::text, 'running', ($4::text)::integer, 1,
-  to_timestamp(($5::text)::double precision / 1000), clock_timestamp()
+  to_timestamp(($5::text)::double precision / 1000), clock_timestamp(), nullif($6::text, '')
 )
 on conflict (id, queue) do update
 set state = 'running',

@@ -68,7 +68,7 @@ function envelopeOf({ row, queue }: Runnable): Envelope {
     enqueuedAt: job.enqueuedAt,
     expiresAt: job.expiresAt ?? null,
     runAt: null,
-    onTerminal: null,
+    onTerminal: job.onTerminal ?? null,
     headers: job.headers,
     payload: row.body,
     payloadBase64: false,
@@ -174,6 +174,7 @@ class Drain<Tx> {
       row.job.name,
       String(attempt),
       String(row.job.enqueuedAt.getTime()),
+      row.job.onTerminal ?? "",
     ]);
     return String(rows[0]?.["token"]);
   }

@@ -1,4 +1,4 @@
-import type { EventDefinition, InputOf, JobDefinition } from "@waybill/core";
+import { type EventDefinition, type InputOf, isTypeName, type JobDefinition } from "@waybill/core";
 import { type Database, type Row, type SqlExecutor, statementsFor } from "@waybill/postgres";
 
 /** A definition of a job or of an event. */
@@ -25,6 +25,8 @@ export interface EnqueuedJob<Payload = unknown> {
   /** Not before this instant; undefined: at once. */
   readonly runAt: Date | undefined;
   readonly expiresAt: Date | undefined;
+  /** Event that is published when the job ends. */
+  readonly onTerminal: string | undefined;
 }
 
 /** Options of {@link enqueuedJobs}. */
@@ -72,6 +74,7 @@ function parse(body: string): unknown {
 function fromRow(row: Row): EnqueuedRow {
   const body = text(row, "payload") ?? "";
   const exchange = text(row, "exchange");
+  const terminal = text(row, "terminal");
   const job: EnqueuedJob = {
     id: text(row, "id") ?? "",
     kind: (text(row, "kind") ?? "job") as EnqueuedJob["kind"],
@@ -88,6 +91,7 @@ function fromRow(row: Row): EnqueuedRow {
     enqueuedAt: date(row, "enqueued") ?? new Date(0),
     runAt: date(row, "due"),
     expiresAt: date(row, "expires"),
+    onTerminal: terminal !== undefined && isTypeName(terminal) ? terminal : undefined,
   };
   return { job, body, done: JSON.parse(text(row, "done") ?? "[]") as string[] };
 }

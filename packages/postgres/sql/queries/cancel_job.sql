@@ -7,15 +7,22 @@ with input as materialized (
   select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
 ),
 target as (
-  select j.id, j.queue, j.type, j.dispatch, j.enqueued_at
+  select
+    j.id, j.queue, j.type, j.dispatch, j.enqueued_at,
+    -- From a header that any caller of waybill.enqueue can set: what is no name is no event.
+    case when j.on_terminal ~ '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$' then j.on_terminal end as on_terminal
   from waybill.job as j
   where j.id = (select n.id from input as n)
     and j.queue = (select n.queue from input as n)
   limit 1
 ),
 cancelled as (
-  insert into waybill.inbox as i (id, queue, type, state, dispatch, enqueued_at, finished_at, cancel_requested_at)
-  select t.id, t.queue, t.type, 'cancelled', t.dispatch, t.enqueued_at, clock_timestamp(), clock_timestamp()
+  insert into waybill.inbox as i (
+    id, queue, type, state, dispatch, enqueued_at, finished_at, cancel_requested_at, on_terminal
+  )
+  select
+    t.id, t.queue, t.type, 'cancelled', t.dispatch, t.enqueued_at, clock_timestamp(), clock_timestamp(),
+    t.on_terminal
   from target as t
   on conflict (id, queue) do update
   set state = case when i.state = 'running' then i.state else 'cancelled' end,

@@ -2,7 +2,8 @@
 -- packages/worker/src/verdict.ts). All is decided here, by the row that is there: nothing outside
 -- this statement looks first and acts later.
 --
--- $1 JSON array of {id, queue, type, dispatch, death, enqueued_at, expires_at}; no (id, queue) twice
+-- $1 JSON array of {id, queue, type, dispatch, death, enqueued_at, expires_at, on_terminal}; no
+--    (id, queue) twice
 -- $2 the worker's boot id
 --
 -- The update has no where clause, so that a row comes back for each delivery. "excluded" carries
@@ -13,16 +14,16 @@
 -- Plan: inbox_pkey of one partition a row. Caller: the worker's claims.
 with delivery as materialized (
   select
-    d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at,
+    d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at, d.on_terminal,
     coalesce(d.expires_at <= clock_timestamp(), false) as expired
   from jsonb_to_recordset($1::jsonb) as d (
     id uuid, queue text, type text, dispatch integer, death integer,
-    enqueued_at timestamptz, expires_at timestamptz
+    enqueued_at timestamptz, expires_at timestamptz, on_terminal text
   )
 ),
 claimed as (
   insert into waybill.inbox as i (
-    id, queue, type, state, attempt, dispatch, deaths, owner, enqueued_at, started_at, finished_at
+    id, queue, type, state, attempt, dispatch, deaths, owner, enqueued_at, started_at, finished_at, on_terminal
   )
   select
     d.id,
@@ -35,11 +36,13 @@ claimed as (
     $2::uuid,
     d.enqueued_at,
     case when not d.expired then clock_timestamp() end,
-    case when d.expired then clock_timestamp() end
+    case when d.expired then clock_timestamp() end,
+    d.on_terminal
   from delivery as d
   order by d.id, d.queue
   on conflict (id, queue) do update
-  set (state, attempt, crashes, dispatch, token, owner, started_at, finished_at) = (
+  set on_terminal = coalesce(i.on_terminal, excluded.on_terminal),
+      (state, attempt, crashes, dispatch, token, owner, started_at, finished_at) = (
     select
       case when v.runs then 'running' when v.step = 'cancel' then 'cancelled' else i.state end,
       case v.step when 'redrive' then 1 when 'retry' then i.attempt + 1 else i.attempt end,
