@@ -117,17 +117,19 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  failed record;
-  cancelled record;
+  failed_class text;
+  failed_message text;
+  cancel_actor text;
+  cancel_reason text;
 begin
   if new.state = 'failed' then
-    select f.failure_class, f.message into failed
+    select f.failure_class, f.message into failed_class, failed_message
     from waybill.failure as f
     where f.id = new.id and f.queue = new.queue
     order by f.failure_id desc
     limit 1;
   elsif new.state = 'cancelled' then
-    select a.actor, a.detail into cancelled
+    select a.actor, a.detail into cancel_actor, cancel_reason
     from waybill.audit_log as a
     where a.id = new.id and a.queue = new.queue and a.action = 'cancel'
     order by a.audit_id desc
@@ -151,13 +153,13 @@ begin
         from waybill.result as r
         where new.state = 'succeeded' and r.id = new.id and r.queue = new.queue
       ),
-      'failureClass', case when new.state = 'failed' then failed.failure_class end,
-      'failureMessage', case when new.state = 'failed' then failed.message end,
-      'cancelledBy', case when new.state = 'cancelled' then coalesce(cancelled.actor, 'waybill') end,
+      'failureClass', failed_class,
+      'failureMessage', failed_message,
+      'cancelledBy', case when new.state = 'cancelled' then coalesce(cancel_actor, 'waybill') end,
       'cancelReason', case
         when new.state <> 'cancelled' then null
-        when cancelled.actor is null then 'expired before it could start'
-        else cancelled.detail
+        when cancel_actor is null then 'expired before it could start'
+        else cancel_reason
       end
     )::text,
     -- The job's id leads from the event back to the job.
@@ -184,3 +186,39 @@ create trigger inbox_ended_unseen after insert on waybill.inbox
 for each row
 when (new.on_terminal is not null and new.state in ('succeeded', 'failed', 'cancelled'))
 execute function waybill.publish_job_end();
+
+-- As before, without telling the ends again: what is moved has ended long ago.
+create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  kept integer;
+begin
+  -- Only writes to these old ids wait while the partition is read.
+  execute format('lock table waybill.%I in share row exclusive mode', partition);
+  execute format(
+    'select count(*) from (
+       select from waybill.%I as i
+       where i.finished_at is null or i.finished_at >= $1
+       limit $2
+     ) as few',
+    partition
+  ) into kept using before, rows_max + 1;
+  if kept > rows_max then
+    return false;
+  end if;
+  lock table waybill.inbox in access exclusive mode;
+  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
+  alter table waybill.inbox_default disable trigger inbox_ended_unseen;
+  execute format(
+    'insert into waybill.inbox select i.* from waybill.%I as i where i.finished_at is null or i.finished_at >= $1',
+    partition
+  ) using before;
+  alter table waybill.inbox_default enable trigger inbox_ended_unseen;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
