@@ -39,6 +39,7 @@ export {
   HeadersError,
   InvalidTransitionError,
   JobCancelledError,
+  JobFailedError,
   JobNotFoundError,
   JobTimeoutError,
   LeaseLostError,
@@ -70,6 +71,7 @@ export {
 export { isReservedHeader } from "./header-values.ts";
 export { canonicalUuid, derivedId, newJobId } from "./id.ts";
 export {
+  type CheckpointInput,
   type CheckpointOf,
   defineJob,
   type JobDefinition,

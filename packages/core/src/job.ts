@@ -88,9 +88,13 @@ export interface JobDefinition<
 export type PayloadInput<J extends JobDefinition> = InputOf<J["payload"]>;
 /** What a handler gets as payload of a job. */
 export type PayloadOutput<J extends JobDefinition> = OutputOf<J["payload"]>;
-/** A job's checkpoint. */
+/** A job's checkpoint, as a handler gets it. */
 export type CheckpointOf<J extends JobDefinition> = J["checkpoint"] extends StandardSchema
   ? OutputOf<J["checkpoint"]>
+  : never;
+/** What a handler saves as a job's checkpoint. */
+export type CheckpointInput<J extends JobDefinition> = J["checkpoint"] extends StandardSchema
+  ? InputOf<J["checkpoint"]>
   : never;
 /** What a handler returns. */
 export type ResultOf<J extends JobDefinition> = J["result"] extends StandardSchema

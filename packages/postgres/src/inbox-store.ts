@@ -3,8 +3,15 @@
  * Nothing here looks first and acts later; each function is one statement, sent as one batch.
  */
 
-import { type Envelope, type Failure, type JobState, waybillHeaders } from "@waybill/core";
+import type { Envelope, Failure, JobState } from "@waybill/core";
 import type { SqlConnection, SqlExecutor } from "./executor.ts";
+import {
+  clean,
+  envelopeColumns,
+  failureColumns,
+  ownedColumns,
+  parkColumns,
+} from "./inbox-columns.ts";
 import { type Statement, type Statements, statementsFor } from "./statements.ts";
 
 /** Names one job of one queue or subscription. */
@@ -42,6 +49,31 @@ export interface ClaimedRow extends JobRef {
 /** A job that this worker runs, as its fencing token proves. */
 export interface OwnedJob extends JobRef {
   readonly token: string;
+  /** True where its delivery was acked before its end, so that a lease protects it. */
+  readonly leased?: boolean | undefined;
+}
+
+/** What a handler reports of its progress. */
+export interface ProgressReport extends OwnedJob {
+  readonly stage: string | null;
+  readonly done: number | null;
+  readonly total: number | null;
+}
+
+/** Somebody asked to cancel a running job. */
+export interface CancelRequest extends JobRef {
+  readonly actor: string | null;
+  readonly reason: string | null;
+}
+
+/** What others ask of a worker. */
+export interface WorkerRequests {
+  /** `drain`: take no more jobs; `restart`: finish and end. */
+  readonly stop: "drain" | "restart" | null;
+  readonly stopper: string | null;
+  /** True where somebody watches jobs, so that changes are to be told. */
+  readonly watched: boolean;
+  readonly cancels: readonly CancelRequest[];
 }
 
 /** A failed attempt and what follows. */
@@ -109,6 +141,18 @@ export interface InboxStore {
   fail(failures: readonly FailureRecord[]): Promise<readonly FailureOutcome[]>;
   /** Hands jobs back without spending an attempt. */
   release(jobs: readonly (OwnedJob & { readonly dispatch: number })[]): Promise<readonly JobRef[]>;
+  /** Lets jobs go on without their deliveries; those that are missing in the answer are not ours any more. */
+  hold(jobs: readonly (OwnedJob & { readonly envelope: Envelope })[]): Promise<readonly JobRef[]>;
+  /** Ends jobs as cancelled; those that are missing in the answer are not ours any more. */
+  cancel(jobs: readonly OwnedJob[]): Promise<readonly JobRef[]>;
+  /** What others ask of this worker, and of the jobs that it runs. */
+  requests(workerId: string, running: readonly JobRef[]): Promise<WorkerRequests>;
+  /** The newest checkpoint of a job as JSON text; undefined where there is none. */
+  checkpoint(job: JobRef): Promise<string | undefined>;
+  /** Writes progress, no job twice; jobs that are not ours any more are left out. */
+  saveProgress(reports: readonly ProgressReport[]): Promise<readonly JobRef[]>;
+  /** Tells those who watch one of these jobs that it has changed. */
+  tell(jobIds: readonly string[]): Promise<void>;
   /** Parks messages; those that are missing in the answer were parked longer than their window. */
   park(
     requests: readonly ParkRequest[],
@@ -131,80 +175,6 @@ export interface InboxStoreOptions {
    * @default true
    */
   readonly prepare?: boolean | undefined;
-}
-
-// PostgreSQL stores no NUL and refuses lone surrogates; a foreign message may hold both anywhere.
-const clean = (text: string): string => text.replaceAll("\u0000", "\ufffd").toWellFormed();
-const cleanOrNull = (text: string | null): string | null => (text === null ? null : clean(text));
-
-/** The payload as it can be stored: bytes that are no storable text travel as base64. */
-function payloadOf(envelope: Envelope): { payload: string; payload_base64: boolean } {
-  const { payload, payloadBase64 } = envelope;
-  if (!payloadBase64 && (payload.includes("\u0000") || !payload.isWellFormed())) {
-    return { payload: Buffer.from(payload, "utf8").toString("base64"), payload_base64: true };
-  }
-  return { payload, payload_base64: payloadBase64 };
-}
-
-function envelopeColumns(envelope: Envelope): Record<string, unknown> {
-  const headers = Object.entries(envelope.headers).map(([key, value]) => [
-    clean(key),
-    clean(value),
-  ]);
-  // Goes round with the message: a later claim may be the one that makes the inbox's row.
-  if (envelope.onTerminal !== null) headers.push([waybillHeaders.onTerminal, envelope.onTerminal]);
-  return {
-    ...payloadOf(envelope),
-    type: clean(envelope.type),
-    version: envelope.version,
-    headers: headers.length === 0 ? null : Object.fromEntries(headers),
-    priority: envelope.priority,
-    ordering_key: cleanOrNull(envelope.orderingKey),
-    correlation_id: cleanOrNull(envelope.correlationId),
-    expires_at: envelope.expiresAt,
-    enqueued_at: envelope.enqueuedAt,
-  };
-}
-
-function failureColumns(record: FailureRecord): Record<string, unknown> {
-  const { id, queue, token, failure } = record;
-  return {
-    ...envelopeColumns(record.envelope),
-    id,
-    queue,
-    token,
-    terminal: record.retryDelayMs === undefined,
-    unspent: !record.attempted,
-    delay_ms: record.retryDelayMs ?? 0,
-    failure_class: failure.failureClass,
-    message: failure.message,
-    stack: failure.stack ?? null,
-    fingerprint: failure.fingerprint,
-  };
-}
-
-function parkColumns(request: ParkRequest): Record<string, unknown> {
-  const { envelope } = request;
-  const columns = envelopeColumns(envelope);
-  // A dead letter that was moved back keeps its marker, or it would come back as a duplicate.
-  const headers =
-    envelope.death > 0
-      ? { ...(columns["headers"] as object | null), [waybillHeaders.death]: String(envelope.death) }
-      : columns["headers"];
-  return {
-    ...columns,
-    headers,
-    id: envelope.id,
-    queue: envelope.queue,
-    dispatch: envelope.dispatch,
-    reason: request.reason,
-    detail: clean(request.detail),
-    owner: request.owner,
-    delay_ms: request.delayMs,
-    window_ms: request.windowMs,
-    parked_at: request.parkedAt,
-    fire_at: request.fireAt,
-  };
 }
 
 /**
@@ -242,16 +212,50 @@ export function createInboxStore(
       ]),
     complete: (jobs) =>
       run<JobRef>(statements.complete_jobs, [
-        JSON.stringify(jobs.map(({ id, queue, token, result }) => ({ id, queue, token, result }))),
+        JSON.stringify(jobs.map((job) => ({ ...ownedColumns(job), result: job.result }))),
       ]),
     fail: (failures) =>
       run<FailureOutcome>(statements.fail_attempts, [JSON.stringify(failures.map(failureColumns))]),
     release: (jobs) =>
       run<JobRef>(statements.release_jobs, [
+        JSON.stringify(jobs.map((job) => ({ ...ownedColumns(job), dispatch: job.dispatch }))),
+      ]),
+    hold: (jobs) =>
+      run<JobRef>(statements.hold_jobs, [
         JSON.stringify(
-          jobs.map(({ id, queue, token, dispatch }) => ({ id, queue, token, dispatch })),
+          jobs.map((job) => ({ ...envelopeColumns(job.envelope), ...ownedColumns(job) })),
         ),
       ]),
+    cancel: (jobs) =>
+      run<JobRef>(statements.cancel_attempts, [JSON.stringify(jobs.map(ownedColumns))]),
+    async requests(workerId, running) {
+      const [row] = await run<Record<"stop" | "stopper" | "cancels" | "watched", unknown>>(
+        statements.read_requests,
+        [workerId, JSON.stringify(running.map(({ id, queue }) => ({ id, queue })))],
+      );
+      return {
+        stop: row?.stop === "drain" || row?.stop === "restart" ? row.stop : null,
+        stopper: typeof row?.stopper === "string" ? row.stopper : null,
+        watched: row?.watched === true,
+        cancels: JSON.parse(String(row?.cancels ?? "[]")) as readonly CancelRequest[],
+      };
+    },
+    checkpoint: async ({ id, queue }) =>
+      (await run<{ checkpoint: string }>(statements.read_checkpoint, [id, queue]))[0]?.checkpoint,
+    saveProgress: (reports) =>
+      run<JobRef>(statements.save_progress, [
+        JSON.stringify(
+          reports.map((report) => ({
+            ...ownedColumns(report),
+            stage: report.stage,
+            done: report.done,
+            total: report.total,
+          })),
+        ),
+      ]),
+    async tell(jobIds) {
+      await run(statements.tell_watchers, [JSON.stringify(jobIds)]);
+    },
     park: (requests) => run(statements.park_messages, [JSON.stringify(requests.map(parkColumns))]),
     outcomes: (jobs) =>
       run<JobOutcome>(statements.read_outcomes, [
@@ -285,6 +289,8 @@ export interface JobFence {
   complete(executor: SqlExecutor, job: OwnedJob, result: string | null): Promise<boolean>;
   /** Keeps the job ours until this transaction ends; false: not ours any more, roll back. */
   guard(executor: SqlExecutor, job: OwnedJob): Promise<boolean>;
+  /** Saves a checkpoint in this transaction; false: not ours any more, roll back. */
+  saveCheckpoint(executor: SqlExecutor, job: OwnedJob, checkpoint: string): Promise<boolean>;
 }
 
 /**
@@ -295,17 +301,27 @@ export interface JobFence {
 export function createJobFence(schema?: string): JobFence {
   const statements = statementsFor(schema);
   return {
-    async complete(executor, { id, queue, token }, result) {
+    async complete(executor, { id, queue, token, leased }, result) {
       const { rows } = await executor.query(statements.complete_job.text, [
         id,
         queue,
         token,
         result ?? "",
+        leased === true ? "leased" : "",
       ]);
       return rows.length > 0;
     },
     async guard(executor, { id, queue, token }) {
       const { rows } = await executor.query(statements.guard_lease.text, [id, queue, token]);
+      return rows.length > 0;
+    },
+    async saveCheckpoint(executor, { id, queue, token }, checkpoint) {
+      const { rows } = await executor.query(statements.save_checkpoint.text, [
+        id,
+        queue,
+        token,
+        checkpoint,
+      ]);
       return rows.length > 0;
     },
   };

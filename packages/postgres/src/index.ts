@@ -22,11 +22,13 @@ export {
   type PgPoolLike,
   type PgTransactionLike,
 } from "./adapters/pg-database.ts";
+export { type PgClientLike, pgListener } from "./adapters/pg-listener.ts";
 export {
   postgresJsDatabase,
   type PostgresJsLike,
   type PostgresJsTransactionLike,
 } from "./adapters/postgres-js-database.ts";
+export { type PostgresJsListenLike, postgresJsListener } from "./adapters/postgres-js-listener.ts";
 export {
   prismaDatabase,
   type PrismaClientLike,
@@ -46,13 +48,18 @@ export {
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
+export type { JobListener, Listening, ListenRequest } from "./job-listener.ts";
 export type {
   DeadLetterRecord,
   JobAudit,
+  JobCheckpoint,
   JobFailure,
+  JobProgress,
   JobRecord,
   JobSummary,
 } from "./job-record.ts";
+export type { JobSnapshot } from "./job-snapshot.ts";
+export type { JobWatching } from "./job-watching.ts";
 export { createJobs, type Jobs } from "./jobs.ts";
 export type {
   ActOptions,
@@ -61,8 +68,11 @@ export type {
   JobCounts,
   JobFilter,
   JobPage,
+  JobResult,
   JobSelector,
   JobsOptions,
+  ResultOptions,
+  WatchOptions,
 } from "./jobs-options.ts";
 export {
   migrate,
@@ -75,6 +85,7 @@ export { type Migration, migrations, type QueryName } from "./sql.generated.ts";
 export {
   defaultSchema,
   inSchema,
+  jobChannel,
   type Statement,
   type Statements,
   statementsFor,
@@ -89,6 +100,7 @@ export {
   type OutboxOptions,
 } from "./outbox.ts";
 export {
+  type CancelRequest,
   type ClaimedRow,
   type ClaimRequest,
   createInboxStore,
@@ -102,7 +114,9 @@ export {
   type JobRef,
   type OwnedJob,
   type ParkRequest,
+  type ProgressReport,
   type WorkerRegistration,
+  type WorkerRequests,
 } from "./inbox-store.ts";
 export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";
 export type {

@@ -1031,7 +1031,7 @@ comment on function waybill.system_identifier() is 'Identity of the database clu
   {
     version: 6,
     name: "long_jobs",
-    hash: "8204f698a92c64bc65c5a5d15740671ad30cd32a7650a652aa663c52310891c9",
+    hash: "a49960a441f170dd78ebadb54ba677d2071297e6333bc4046b05e28f5114e0b5",
     text: `-- Jobs that outlive a message: checkpoints, progress, the lease that protects a job whose delivery was
 -- acked before its end, requests to workers, watchers, and the event that tells a job's end.
 
@@ -1151,17 +1151,19 @@ language plpgsql volatile
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  failed record;
-  cancelled record;
+  failed_class text;
+  failed_message text;
+  cancel_actor text;
+  cancel_reason text;
 begin
   if new.state = 'failed' then
-    select f.failure_class, f.message into failed
+    select f.failure_class, f.message into failed_class, failed_message
     from waybill.failure as f
     where f.id = new.id and f.queue = new.queue
     order by f.failure_id desc
     limit 1;
   elsif new.state = 'cancelled' then
-    select a.actor, a.detail into cancelled
+    select a.actor, a.detail into cancel_actor, cancel_reason
     from waybill.audit_log as a
     where a.id = new.id and a.queue = new.queue and a.action = 'cancel'
     order by a.audit_id desc
@@ -1185,13 +1187,13 @@ begin
         from waybill.result as r
         where new.state = 'succeeded' and r.id = new.id and r.queue = new.queue
       ),
-      'failureClass', case when new.state = 'failed' then failed.failure_class end,
-      'failureMessage', case when new.state = 'failed' then failed.message end,
-      'cancelledBy', case when new.state = 'cancelled' then coalesce(cancelled.actor, 'waybill') end,
+      'failureClass', failed_class,
+      'failureMessage', failed_message,
+      'cancelledBy', case when new.state = 'cancelled' then coalesce(cancel_actor, 'waybill') end,
       'cancelReason', case
         when new.state <> 'cancelled' then null
-        when cancelled.actor is null then 'expired before it could start'
-        else cancelled.detail
+        when cancel_actor is null then 'expired before it could start'
+        else cancel_reason
       end
     )::text,
     -- The job's id leads from the event back to the job.
@@ -1218,6 +1220,42 @@ create trigger inbox_ended_unseen after insert on waybill.inbox
 for each row
 when (new.on_terminal is not null and new.state in ('succeeded', 'failed', 'cancelled'))
 execute function waybill.publish_job_end();
+
+-- As before, without telling the ends again: what is moved has ended long ago.
+create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  kept integer;
+begin
+  -- Only writes to these old ids wait while the partition is read.
+  execute format('lock table waybill.%I in share row exclusive mode', partition);
+  execute format(
+    'select count(*) from (
+       select from waybill.%I as i
+       where i.finished_at is null or i.finished_at >= $1
+       limit $2
+     ) as few',
+    partition
+  ) into kept using before, rows_max + 1;
+  if kept > rows_max then
+    return false;
+  end if;
+  lock table waybill.inbox in access exclusive mode;
+  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
+  alter table waybill.inbox_default disable trigger inbox_ended_unseen;
+  execute format(
+    'insert into waybill.inbox select i.* from waybill.%I as i where i.finished_at is null or i.finished_at >= $1',
+    partition
+  ) using before;
+  alter table waybill.inbox_default enable trigger inbox_ended_unseen;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
 `,
   },
   {
@@ -1398,6 +1436,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
 
 /** Names of the files in sql/queries. */
 export type QueryName =
+  | "cancel_attempts"
   | "cancel_job"
   | "carry_stragglers"
   | "check_dead_letters"
@@ -1421,12 +1460,14 @@ export type QueryName =
   | "ensure_relay"
   | "ensure_schema"
   | "fail_attempts"
+  | "fire_leases"
   | "fire_timers"
   | "get_backend"
   | "get_jobs"
   | "get_schema_version"
   | "get_server_facts"
   | "guard_lease"
+  | "hold_jobs"
   | "hold_timer"
   | "list_dead_letters"
   | "list_default_inbox"
@@ -1438,29 +1479,39 @@ export type QueryName =
   | "list_migrations"
   | "list_outbox_partitions"
   | "list_workers"
+  | "listen_jobs"
   | "listen_wake"
   | "lock_migrations"
   | "lock_worker"
   | "mark_origin"
+  | "mark_swept"
   | "next_timer"
+  | "notify_jobs"
   | "notify_wake"
   | "park_dispatches"
   | "park_messages"
+  | "prune_audit_log"
+  | "prune_checkpoints"
   | "prune_dead_letters"
   | "prune_failures"
   | "prune_idempotency_keys"
   | "prune_inbox_default"
   | "prune_outbox_default"
+  | "prune_progress"
   | "prune_results"
   | "prune_unheard_events"
+  | "prune_watches"
   | "prune_workers"
+  | "read_checkpoint"
   | "read_cursor"
-  | "read_deaths"
+  | "read_dead_workers"
   | "read_fresh_page"
   | "read_fresh_window"
   | "read_keyed_page"
   | "read_late_page"
   | "read_outcomes"
+  | "read_requests"
+  | "read_watched"
   | "read_window"
   | "record_migration"
   | "redispatch_orphans"
@@ -1469,18 +1520,49 @@ export type QueryName =
   | "release_jobs"
   | "release_term"
   | "renew_term"
+  | "renew_watches"
   | "renew_worker"
   | "request_stop"
   | "rescan_outbox"
   | "retire_worker"
   | "retry_job"
+  | "save_checkpoint"
   | "save_cursor"
+  | "save_progress"
   | "start_inline"
   | "take_term"
   | "tell_watchers"
+  | "unwatch_jobs"
+  | "watch_jobs"
   | "watch_term";
 
 export const queries: Readonly<Record<QueryName, string>> = {
+  cancel_attempts: `with given as (
+  select g.id, g.queue, g.token, g.leased
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, leased boolean)
+),
+cancelled as (
+  update waybill.inbox as i
+  set state = 'cancelled',
+      finished_at = clock_timestamp()
+  from given as g
+  where i.id = g.id
+    and i.queue = g.queue
+    and i.token = g.token
+    and i.state = 'running'
+  returning i.id, i.queue, g.leased
+),
+unleased as (
+  delete from waybill.timer as t
+  using cancelled as c
+  where c.leased
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
+)
+select c.id::text as id, c.queue
+from cancelled as c`,
   cancel_job: `with input as materialized (
   select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
 ),
@@ -1805,12 +1887,21 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
+),
+unleased as (
+  delete from waybill.timer as t
+  using completed as c
+  where $5::text = 'leased'
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
 select c.token::text as token
 from completed as c`,
   complete_jobs: `with done as (
-  select d.id, d.queue, d.token, d.result
-  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text)
+  select d.id, d.queue, d.token, d.result, d.leased
+  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text, leased boolean)
 ),
 completed as (
   update waybill.inbox as i
@@ -1821,7 +1912,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result
+  returning i.id, i.queue, d.result, d.leased
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -1831,6 +1922,15 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
+),
+unleased as (
+  delete from waybill.timer as t
+  using completed as c
+  where c.leased
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
 select c.id::text as id, c.queue
 from completed as c`,
@@ -1887,7 +1987,7 @@ $$`,
   fail_attempts: `with failed as (
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
-    id uuid, queue text, token bigint, terminal boolean, unspent boolean, delay_ms double precision,
+    id uuid, queue text, token bigint, terminal boolean, unspent boolean, leased boolean, delay_ms double precision,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
@@ -1939,7 +2039,18 @@ waiting as (
   set fire_at = excluded.fire_at,
       reason = excluded.reason,
       detail = excluded.detail,
-      parked_at = null
+      parked_at = null,
+      owner = null
+),
+unleased as (
+  delete from waybill.timer as t
+  using ended as e
+  where e.leased
+    and e.state <> 'retry_waiting'
+    and t.id = e.id
+    and t.queue = e.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 ),
 buried as (
   insert into waybill.dead_letter as l (
@@ -1989,6 +2100,68 @@ copied as (
 )
 select e.id::text as id, e.queue, e.state, e.attempt, e.deaths
 from ended as e`,
+  fire_leases: `with recursive owner as (
+  (
+    select t.owner
+    from waybill.timer as t
+    where t.owner is not null
+    order by t.owner
+    limit 1
+  )
+  union all
+  select (
+    select t.owner
+    from waybill.timer as t
+    where t.owner > o.owner
+    order by t.owner
+    limit 1
+  )
+  from owner as o
+  where o.owner is not null
+),
+dead as materialized (
+  select o.owner
+  from owner as o
+  where o.owner is not null
+    and not exists (
+      select
+      from waybill.worker as w
+      where w.id = o.owner
+        and w.lease_until > statement_timestamp()
+        and (
+          w.lock_key is null
+          or w.lock_key = any (
+            array(
+              select l.classid::bigint << 32 | l.objid::bigint
+              from pg_catalog.pg_locks as l
+              where l.locktype = 'advisory'
+                and l.granted
+                and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+                and l.objsubid = 1
+            )
+          )
+        )
+    )
+),
+lease as materialized (
+  select t.id, t.queue, t.kind, t.dispatch
+  from dead as d
+  join waybill.timer as t on t.owner = d.owner
+  where t.reason = 'lease'
+  limit $1::integer
+  for update of t skip locked
+)
+update waybill.timer as t
+set fire_at = clock_timestamp(),
+    owner = null,
+    reason = 'held',
+    detail = 'its worker died'
+from lease as l
+where t.id = l.id
+  and t.queue = l.queue
+  and t.kind = l.kind
+  and t.dispatch = l.dispatch
+returning t.id::text as id`,
   fire_timers: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -2026,6 +2199,18 @@ returning id::text as id`,
         select coalesce(jsonb_agg(to_jsonb(a) order by a.audit_id), '[]'::jsonb)
         from waybill.audit_log as a
         where a.id = j.id and (a.queue = j.queue or a.queue is null)
+      ),
+      'checkpoint', (
+        select jsonb_build_object(
+          'number', c.number,
+          'attempt', c.attempt,
+          'checkpoint', c.checkpoint,
+          'created_at', c.created_at
+        )
+        from waybill.checkpoint as c
+        where c.id = j.id and c.queue = j.queue
+        order by c.number desc
+        limit 1
       )
     )
   )::text as job
@@ -2048,6 +2233,39 @@ where i.id = ($1::text)::uuid
   and i.token = ($3::text)::bigint
   and i.state = 'running'
 for share`,
+  hold_jobs: `with given as (
+  select g.*
+  from jsonb_to_recordset(($1::text)::jsonb) as g (
+    id uuid, queue text, token bigint,
+    type text, version integer, payload text, payload_base64 boolean, headers jsonb,
+    priority integer, ordering_key text, correlation_id text,
+    expires_at timestamptz, enqueued_at timestamptz
+  )
+),
+owned as materialized (
+  select i.dispatch, i.owner, g.*
+  from given as g
+  join waybill.inbox as i on i.id = g.id and i.queue = g.queue
+  where i.token = g.token
+    and i.state = 'running'
+  for share of i
+)
+insert into waybill.timer as t (
+  id, queue, kind, dispatch, fire_at, reason, detail, owner, type, version, payload, payload_base64,
+  headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
+)
+select
+  o.id, o.queue, 'job', o.dispatch + 1, 'infinity', 'lease', 'runs without a delivery', o.owner, o.type,
+  o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id,
+  o.expires_at, coalesce(o.enqueued_at, clock_timestamp())
+from owned as o
+on conflict (id, queue, kind, dispatch) do update
+set fire_at = excluded.fire_at,
+    reason = excluded.reason,
+    detail = excluded.detail,
+    owner = excluded.owner,
+    parked_at = null
+returning t.id::text as id, t.queue`,
   hold_timer: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -2266,7 +2484,7 @@ order by migration.version`,
   clock_timestamp() as now
 from waybill.list_partitions('waybill.outbox') as p`,
   list_workers: `with input as materialized (
-  select ($1::text)::boolean as dead
+  select ($1::text)::boolean as dead, ($2::text)::boolean as counting
 ),
 known as materialized (
   select w.*, waybill.worker_alive(w.id) as alive
@@ -2284,7 +2502,7 @@ select (
       'heartbeat_age_ms', greatest(0, (extract(epoch from clock_timestamp() - k.heartbeat_at) * 1000)::bigint),
       'lease_left_ms', greatest(0, (extract(epoch from k.lease_until - clock_timestamp()) * 1000)::bigint),
       'owned_jobs', case
-        when not k.alive then coalesce((select o.jobs from owned as o where o.owner = k.id), 0)
+        when n.counting and not k.alive then coalesce((select o.jobs from owned as o where o.owner = k.id), 0)
       end
     )
   )::text as worker
@@ -2293,6 +2511,11 @@ cross join input as n
 where k.alive or n.dead
 order by k.alive desc, k.started_at, k.id
 limit 10000`,
+  listen_jobs: `do $$
+begin
+  execute format('listen %I', replace('waybill.job', '"', ''));
+end
+$$`,
   listen_wake: `do $$
 begin
   execute format('listen %I', replace('waybill.wake', '"', ''));
@@ -2316,11 +2539,16 @@ where r.shard = 0
     r.outbox_oid is distinct from 'waybill.outbox'::regclass::oid
     or r.system_identifier is distinct from coalesce(waybill.system_identifier(), r.system_identifier)
   )`,
+  mark_swept: `update waybill.worker as w
+set swept_at = clock_timestamp()
+where w.id = any ($1::uuid[])
+  and w.lease_until <= statement_timestamp()`,
   next_timer: `select (extract(epoch from t.fire_at - clock_timestamp()) * 1000)::double precision as delay
 from waybill.timer as t
 where t.fire_at < 'infinity'
 order by t.fire_at
 limit 1`,
+  notify_jobs: `select pg_notify(replace('waybill.job', '"', ''), $1::text)::text as told`,
   notify_wake: `select pg_notify($1::text, '')`,
   park_dispatches: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
@@ -2420,6 +2648,51 @@ parked as (
 )
 select p.id::text as id, p.queue, p.dispatch
 from parked as p`,
+  prune_audit_log: `with old as materialized (
+  select a.audit_id
+  from waybill.audit_log as a
+  where a.at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and (
+      a.id is null
+      or not (
+        exists (
+          select
+          from waybill.inbox as i
+          where i.id = a.id and (a.queue is null or i.queue = a.queue)
+        )
+        or exists (
+          select
+          from waybill.dead_letter as d
+          where d.id = a.id and (a.queue is null or d.queue = a.queue)
+        )
+      )
+    )
+  order by a.audit_id
+  limit $2::integer
+)
+delete from waybill.audit_log as a
+using old as o
+where a.audit_id = o.audit_id`,
+  prune_checkpoints: `with old as materialized (
+  select c.id, c.queue, c.number
+  from waybill.checkpoint as c
+  where c.created_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not exists (
+      select
+      from waybill.inbox as i
+      where i.id = c.id and i.queue = c.queue and i.state in ('queued', 'running', 'retry_waiting')
+    )
+    and not exists (
+      select
+      from waybill.dead_letter as d
+      where d.id = c.id and d.queue = c.queue
+    )
+  order by c.created_at
+  limit $2::integer
+)
+delete from waybill.checkpoint as c
+using old as o
+where c.id = o.id and c.queue = o.queue and c.number = o.number`,
   prune_dead_letters: `with old as materialized (
   select t.id, t.queue
   from waybill.dead_letter as t
@@ -2493,6 +2766,22 @@ where i.id = o.id and i.queue = o.queue`,
 delete from waybill.outbox_default as o
 using old as d
 where o.tx = d.tx and o.seq = d.seq`,
+  prune_progress: `with old as materialized (
+  select p.id, p.queue
+  from waybill.progress as p
+  where p.reported_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not exists (
+      select
+      from waybill.inbox as i
+      where i.id = p.id and i.queue = p.queue and i.state in ('queued', 'running', 'retry_waiting')
+    )
+  limit $2::integer
+)
+delete from waybill.progress as p
+using old as o
+where p.id = o.id
+  and p.queue = o.queue
+  and p.reported_at < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
   prune_results: `with old as materialized (
   select t.id, t.queue
   from waybill.result as t
@@ -2514,6 +2803,17 @@ where t.id = o.id and t.queue = o.queue`,
 delete from waybill.timer as t
 using old as o
 where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.dispatch`,
+  prune_watches: `with old as materialized (
+  select w.id, w.watcher
+  from waybill.watch as w
+  where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'
+  limit $2::integer
+)
+delete from waybill.watch as w
+using old as o
+where w.id = o.id
+  and w.watcher = o.watcher
+  and w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
   prune_workers: `with old as materialized (
   select w.id
   from waybill.worker as w
@@ -2523,6 +2823,12 @@ where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.d
 delete from waybill.worker as w
 using old as o
 where w.id = o.id`,
+  read_checkpoint: `select c.checkpoint
+from waybill.checkpoint as c
+where c.id = $1::uuid
+  and c.queue = $2::text
+order by c.number desc
+limit 1`,
   read_cursor: `select
   r.snapshot::text as snapshot,
   r.window_snapshot::text as "window",
@@ -2541,9 +2847,12 @@ where w.id = o.id`,
 from waybill.relay as r
 where r.shard = 0
   and r.epoch = $1::bigint`,
-  read_deaths: `select max(w.lease_until)::text as latest
+  read_dead_workers: `select w.id::text as id, w.running
 from waybill.worker as w
-where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
+where w.lease_until <= statement_timestamp()
+  and (w.swept_at is null or w.swept_at < w.lease_until)
+order by w.lease_until
+limit 1000`,
   read_fresh_page: `with page as materialized (
   select
     o.*,
@@ -2720,6 +3029,44 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
 select i.id::text as id, i.queue, i.state, i.token::text as token, i.deaths, i.attempt
 from asked as a
 join waybill.inbox as i on i.id = a.id and i.queue = a.queue`,
+  read_requests: `with asked as (
+  select a.id, a.queue
+  from jsonb_to_recordset($2::jsonb) as a (id uuid, queue text)
+),
+cancel as (
+  select i.id, i.queue, l.actor, l.detail
+  from asked as a
+  join waybill.inbox as i on i.id = a.id and i.queue = a.queue
+  left join lateral (
+    select g.actor, g.detail
+    from waybill.audit_log as g
+    where g.id = i.id and g.queue = i.queue and g.action = 'cancel'
+    order by g.audit_id desc
+    limit 1
+  ) as l on true
+  where i.cancel_requested_at is not null
+)
+select
+  (select w.stop_requested from waybill.worker as w where w.id = $1::uuid) as stop,
+  (select w.stop_requested_by from waybill.worker as w where w.id = $1::uuid) as stopper,
+  exists (select from waybill.watch as x where x.lease_until > clock_timestamp()) as watched,
+  (
+    select coalesce(
+      jsonb_agg(jsonb_build_object('id', c.id, 'queue', c.queue, 'actor', c.actor, 'reason', c.detail)),
+      '[]'::jsonb
+    )::text
+    from cancel as c
+  ) as cancels`,
+  read_watched: `select to_jsonb(w)::text as job
+from (
+  select
+    j.id, j.queue, j.type, j.version, j.state, j.attempt, j.enqueued_at, j.next_at, j.waiting_for,
+    j.started_at, j.finished_at, j.cancel_requested_at, j.cancelled_by, j.cancel_reason,
+    j.failure_class, j.failure_message, j.failed_at, j.stale, j.result,
+    j.progress_stage, j.progress_done, j.progress_total, j.progress_percent, j.progress_at
+  from waybill.job as j
+  where j.id = any (array(select jsonb_array_elements_text(($1::text)::jsonb)::uuid))
+) as w`,
   read_window: `with edge as materialized (
   select pg_current_snapshot() as s
 ),
@@ -2782,40 +3129,36 @@ from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
   record_migration: `insert into waybill.migration (version, name, hash)
 values (:version, ':name', ':hash')`,
-  redispatch_orphans: `with orphan as materialized (
+  redispatch_orphans: `with abandoned as materialized (
   select i.id, i.queue, i.dispatch
   from waybill.inbox as i
+  left join waybill.worker as w on w.id = i.owner
   where i.state = 'running'
-    and i.started_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
-    and not waybill.worker_alive(i.owner)
-    and not exists (select from waybill.timer as t where t.id = i.id and t.queue = i.queue)
-    and not exists (
-      select
-      from waybill.outbox as o
-      where o.id = i.id
-        and o.kind = 'job'
-        and o.queue = i.queue
-        and o.dispatch > i.dispatch
-        and o.created_at > clock_timestamp() - interval '1 hour'
+    and i.id >= coalesce(
+      waybill.id_at(statement_timestamp() - $1::double precision * interval '1 millisecond'),
+      '00000000-0000-0000-0000-000000000000'
     )
-  limit $2::integer
+    and case
+      when w.id is null then i.started_at < statement_timestamp() - interval '1 minute'
+      else w.lease_until <= statement_timestamp()
+    end
 )
 insert into waybill.outbox (
   id, kind, dispatch, queue, type, version, payload, payload_base64, headers, priority, ordering_key,
   correlation_id, expires_at, enqueued_at
 )
 select
-  n.id, 'job', n.dispatch + 1, n.queue, e.type, e.version, e.payload, e.payload_base64, e.headers,
+  a.id, 'job', a.dispatch + 1, a.queue, e.type, e.version, e.payload, e.payload_base64, e.headers,
   e.priority, e.ordering_key, e.correlation_id, e.expires_at, e.enqueued_at
-from orphan as n
+from abandoned as a
 cross join lateral (
   (
     select
       o.type, o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
       o.correlation_id, o.expires_at, o.enqueued_at
     from waybill.outbox as o
-    where o.id = n.id
-      and (o.kind = 'event' or (o.kind = 'job' and o.queue = n.queue))
+    where o.id = a.id
+      and (o.kind = 'event' or (o.kind = 'job' and o.queue = a.queue))
     order by o.kind = 'job' desc, o.dispatch desc
     limit 1
   )
@@ -2825,10 +3168,27 @@ cross join lateral (
       d.type, d.version, d.payload, d.payload_base64, d.headers, d.priority, d.ordering_key,
       d.correlation_id, null, d.enqueued_at
     from waybill.dead_letter as d
-    where d.id = n.id and d.queue = n.queue
+    where d.id = a.id and d.queue = a.queue
   )
   limit 1
 ) as e
+where (
+    select t.id
+    from waybill.timer as t
+    where t.id = a.id and t.queue = a.queue and t.kind = 'job'
+    limit 1
+  ) is null
+  and (
+    select o.id
+    from waybill.outbox as o
+    where o.id = a.id
+      and o.kind = 'job'
+      and o.queue = a.queue
+      and o.dispatch > a.dispatch
+      and o.created_at > clock_timestamp() - interval '1 hour'
+    limit 1
+  ) is null
+limit $2::integer
 returning id::text as id, queue`,
   register_worker: `insert into waybill.worker (id, name, host, pid, version, queues, lock_key, lease_until)
 values (
@@ -2859,21 +3219,38 @@ noted as (
 )
 select r.queue, r.reason
 from released as r`,
-  release_jobs: `with released as (
-  select r.id, r.queue, r.token, r.dispatch
-  from jsonb_to_recordset($1::jsonb) as r (id uuid, queue text, token bigint, dispatch integer)
+  release_jobs: `with given as (
+  select g.id, g.queue, g.token, g.dispatch, g.leased
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, dispatch integer, leased boolean)
+),
+released as (
+  update waybill.inbox as i
+  set state = 'retry_waiting',
+      attempt = greatest(0, i.attempt - 1),
+      dispatch = least(i.dispatch, g.dispatch) - 1,
+      owner = null
+  from given as g
+  where i.id = g.id
+    and i.queue = g.queue
+    and i.token = g.token
+    and i.state = 'running'
+  returning i.id, i.queue, g.leased
+),
+fired as (
+  update waybill.timer as t
+  set fire_at = clock_timestamp(),
+      reason = 'held',
+      detail = 'handed back by its worker',
+      owner = null
+  from released as r
+  where r.leased
+    and t.id = r.id
+    and t.queue = r.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
-update waybill.inbox as i
-set state = 'retry_waiting',
-    attempt = greatest(0, i.attempt - 1),
-    dispatch = least(i.dispatch, r.dispatch) - 1,
-    owner = null
-from released as r
-where i.id = r.id
-  and i.queue = r.queue
-  and i.token = r.token
-  and i.state = 'running'
-returning i.id::text as id, i.queue`,
+select r.id::text as id, r.queue
+from released as r`,
   release_term: `update waybill.relay as r
 set lease_until = null,
     holder = null
@@ -2885,6 +3262,10 @@ where r.shard = 0
   and r.epoch = $1::bigint
   and r.lease_until is not null
 returning r.epoch::text as epoch`,
+  renew_watches: `update waybill.watch as w
+set lease_until = clock_timestamp() + interval '60 seconds'
+where w.watcher = ($1::text)::uuid
+returning w.id::text as id`,
   renew_worker: `update waybill.worker as w
 set lease_until = clock_timestamp() + $3::double precision * interval '1 millisecond',
     heartbeat_at = clock_timestamp(),
@@ -3003,6 +3384,35 @@ noted as (
 )
 select (t.dispatch + 1)::text as dispatch
 from taken as t`,
+  save_checkpoint: `with owned as materialized (
+  select i.id, i.queue, i.attempt
+  from waybill.inbox as i
+  where i.id = ($1::text)::uuid
+    and i.queue = $2::text
+    and i.token = ($3::text)::bigint
+    and i.state = 'running'
+  for share
+),
+saved as (
+  insert into waybill.checkpoint as c (id, queue, number, attempt, checkpoint)
+  select
+    o.id,
+    o.queue,
+    coalesce((select max(p.number) from waybill.checkpoint as p where p.id = o.id and p.queue = o.queue), 0) + 1,
+    o.attempt,
+    $4::text
+  from owned as o
+  returning c.id, c.queue, c.number
+),
+forgotten as (
+  delete from waybill.checkpoint as p
+  using saved as s
+  where p.id = s.id
+    and p.queue = s.queue
+    and p.number <= s.number - 10
+)
+select s.number::text as number
+from saved as s`,
   save_cursor: `with relaxed as materialized (
   select set_config('synchronous_commit', 'off', true) as value
 )
@@ -3020,6 +3430,21 @@ where r.shard = 0
   and r.epoch = $1::bigint
   and x.value = 'off'
 returning r.epoch::text as epoch`,
+  save_progress: `insert into waybill.progress as p (id, queue, attempt, stage, done, total, reported_at)
+select i.id, i.queue, i.attempt, r.stage, r.done, r.total, clock_timestamp()
+from jsonb_to_recordset(($1::text)::jsonb) as r (
+  id uuid, queue text, token bigint, stage text, done bigint, total bigint
+)
+join waybill.inbox as i on i.id = r.id and i.queue = r.queue
+where i.token = r.token
+order by i.id, i.queue
+on conflict (id, queue) do update
+set attempt = excluded.attempt,
+    stage = excluded.stage,
+    done = excluded.done,
+    total = excluded.total,
+    reported_at = excluded.reported_at
+returning p.id::text as id, p.queue`,
   start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at, on_terminal)
 values (
   ($1::text)::uuid, $2::text, $3::text, 'running', ($4::text)::integer, 1,
@@ -3054,6 +3479,17 @@ from (
   where w.id = any (array(select jsonb_array_elements_text(($1::text)::jsonb)::uuid))
     and w.lease_until > clock_timestamp()
 ) as w`,
+  unwatch_jobs: `delete from waybill.watch as w
+where w.watcher = ($1::text)::uuid
+  and w.id = any (array(select jsonb_array_elements_text(($2::text)::jsonb)::uuid))
+returning w.id::text as id`,
+  watch_jobs: `insert into waybill.watch (id, watcher, lease_until)
+select j.id::uuid, w.id::uuid, clock_timestamp() + interval '60 seconds'
+from (select $1::text as id) as w
+cross join (select distinct jsonb_array_elements_text(($2::text)::jsonb) as id) as j
+on conflict (id, watcher) do update
+set lease_until = excluded.lease_until
+returning id::text as id`,
   watch_term: `select
   r.holder_name as holder,
   coalesce(extract(epoch from r.lease_until - clock_timestamp()) * 1000, 0)::double precision as remaining

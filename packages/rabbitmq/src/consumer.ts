@@ -57,8 +57,12 @@ export interface Consumer {
   /** Deliveries held and not settled. */
   readonly unsettled: number;
   health(): ConsumerHealth;
-  /** Receives no more; held deliveries can still be settled. Resolves when the broker has stopped. */
-  pause(reason?: string): Promise<void>;
+  /**
+   * Receives no more; held deliveries can still be settled. Resolves when the broker has stopped.
+   *
+   * @param quiet true where it happens all the time, so that it is no line of the log at level info
+   */
+  pause(reason?: string, quiet?: boolean): Promise<void>;
   /** Undoes {@link pause}. */
   resume(): void;
   /** Takes effect by a new consumer on the queue; held deliveries stay settle-able. */
@@ -77,6 +81,8 @@ class QueueConsumer implements Consumer {
   #reason: string | undefined = "not connected yet";
   #prefetch: number;
   #wanted = true;
+  /** True from a quiet pause until the consumer is back. */
+  #quiet = false;
   #session: ConsumeSession | undefined;
   /** Sessions that receive no more but still hold deliveries. */
   readonly #draining = new Set<ConsumeSession>();
@@ -233,10 +239,12 @@ class QueueConsumer implements Consumer {
     this.#reason = reason;
     const fields = { queue: this.queue, ...(reason === undefined ? {} : { reason }) };
     if (state === "waiting") {
-      if (changed) this.#logger.warn(fields, "consumer waiting");
+      if (changed && !this.#quiet) this.#logger.warn(fields, "consumer waiting");
       else this.#logger.debug(fields, "consumer waiting");
     } else {
-      this.#logger.info(fields, state === "consuming" ? "consumer started" : "consumer paused");
+      const level = this.#quiet ? "debug" : "info";
+      this.#logger[level](fields, state === "consuming" ? "consumer started" : "consumer paused");
+      if (state === "consuming") this.#quiet = false;
     }
     try {
       this.#options.onStateChange?.(state, reason);
@@ -245,8 +253,9 @@ class QueueConsumer implements Consumer {
     }
   }
 
-  async pause(reason = "paused"): Promise<void> {
+  async pause(reason = "paused", quiet = false): Promise<void> {
     this.#wanted = false;
+    this.#quiet = quiet;
     this.#setState("paused", reason);
     const session = this.#session;
     this.#wakeUp();

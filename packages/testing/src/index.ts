@@ -16,5 +16,5 @@ export {
   expectNotEnqueued,
   type PayloadPart,
 } from "./expect-enqueued.ts";
-export { runHandler, type RunHandlerOptions } from "./run-handler.ts";
+export { runHandler, type ReportedProgress, type RunHandlerOptions } from "./run-handler.ts";
 export { waitForJob, type WaitForJobOptions } from "./wait-for-job.ts";

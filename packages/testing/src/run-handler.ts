@@ -27,6 +27,21 @@ export interface RunHandlerOptions<Tx> {
   readonly correlationId?: string | undefined;
   /** Of an event: which of the worker's subscriptions; needed only where there are several. */
   readonly subscription?: string | undefined;
+  /** What an earlier attempt is to have saved. @default none */
+  readonly checkpoint?: unknown;
+  /** Gets what the handler saves. */
+  readonly onCheckpoint?: ((checkpoint: unknown) => void) | undefined;
+  /** Gets what the handler reports, as often as it would be written. */
+  readonly onProgress?: ((progress: ReportedProgress) => void) | undefined;
+  /** Aborts the handler's signal: how it meets a cancel. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Progress as it would be written; null for what the handler never said. */
+export interface ReportedProgress {
+  readonly stage: string | null;
+  readonly done: number | null;
+  readonly total: number | null;
 }
 
 async function bodyOf(
@@ -89,6 +104,10 @@ export async function runHandler<Tx, D extends JobDefinition | EventDefinition>(
     envelope,
     attempt: options.attempt ?? 1,
     transaction: inlineTransaction(rehearsal.database, options.tx),
+    checkpoint: options.checkpoint === undefined ? undefined : JSON.stringify(options.checkpoint),
+    onCheckpoint: (checkpoint) => options.onCheckpoint?.(JSON.parse(checkpoint)),
+    onProgress: ({ stage, done, total }) => options.onProgress?.({ stage, done, total }),
+    signal: options.signal,
   });
   if (!outcome.succeeded) throw outcome.error;
   const result: unknown = outcome.result === null ? undefined : JSON.parse(outcome.result);

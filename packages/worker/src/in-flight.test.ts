@@ -8,7 +8,7 @@ import type { Incoming } from "./incoming.ts";
 function copy(dispatch: number, generationAlive = true): Incoming {
   const delivery = { generationAlive } as Delivery;
   const envelope = { dispatch } as Envelope;
-  return { delivery, envelope, key: "queue\njob", parkedAt: null };
+  return { delivery, envelope, key: "queue\njob", parkedAt: null, receivedAt: 0 };
 }
 
 test("a retry that overtakes the answer to its failure is claimed when the job has landed", () => {

@@ -10,6 +10,8 @@ export interface Incoming {
   readonly key: string;
   /** When the message was first parked for want of a handler. */
   readonly parkedAt: Date | null;
+  /** When the delivery arrived, by the monotonic clock. */
+  readonly receivedAt: number;
 }
 
 /** Header in which the time of the first parking goes round with the message. */
@@ -28,5 +30,6 @@ export function incomingOf(
     envelope,
     key: keyOf(envelope),
     parkedAt: Number.isNaN(at) ? null : new Date(at),
+    receivedAt: performance.now(),
   };
 }

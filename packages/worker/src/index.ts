@@ -1,6 +1,12 @@
 export type { Context, Job, ReceivedEvent, SubscriptionOptions, TransactionalJob } from "./job.ts";
 export type { AttemptEvent } from "./job-runner.ts";
-export type { QueueOptions, WorkerBrokerOptions, WorkerOptions } from "./options.ts";
+export type {
+  QueueOptions,
+  RecycleOptions,
+  WorkerBrokerOptions,
+  WorkerOptions,
+} from "./options.ts";
+export type { Progress } from "./progress.ts";
 export {
   type Rehearsal,
   type RehearsalInput,

@@ -9,17 +9,20 @@ import {
   decideFailure,
   type Failure,
   failureOf,
+  JobCancelledError,
   JobTimeoutError,
   LeaseLostError,
   type Logger,
   ShutdownError,
   statedFailure,
 } from "@waybill/core";
-import type { ClaimedRow, FailureRecord } from "@waybill/postgres";
+import type { CancelRequest, ClaimedRow, FailureRecord, JobRef } from "@waybill/postgres";
 import { Attempt, type AttemptEnvironment, type AttemptOutcome } from "./attempt.ts";
+import { Holding } from "./holding.ts";
 import type { Incoming } from "./incoming.ts";
+import type { News } from "./news.ts";
 import type { Registration } from "./registry.ts";
-import type { Settled, Settlements } from "./settlements.ts";
+import { keyOf, type Settled, type Settlements } from "./settlements.ts";
 
 /** What is published on the diagnostics channel `waybill:job:attempt` after each attempt. */
 export interface AttemptEvent {
@@ -43,17 +46,35 @@ export interface ClaimedJob<Tx> {
   readonly registration: Registration<Tx>;
 }
 
+/** A job on its way from claim to ack. */
+interface Flight<Tx> extends ClaimedJob<Tx> {
+  readonly holding: Holding;
+}
+
+/** Options of {@link JobRunner}. */
+export interface JobRunnerOptions<Tx> {
+  readonly environment: AttemptEnvironment<Tx>;
+  readonly settlements: Settlements;
+  readonly news: Pick<News, "changed">;
+  /** Milliseconds that a delivery is held; see Holding. */
+  readonly holdMs: number;
+}
+
 /** See the head of the file. */
 export class JobRunner<Tx> {
+  readonly #options: JobRunnerOptions<Tx>;
   readonly #environment: AttemptEnvironment<Tx>;
   readonly #settlements: Settlements;
   readonly #logger: Logger;
-  readonly #attempts = new Set<Attempt<Tx>>();
+  readonly #attempts = new Map<string, Attempt<Tx>>();
+  #finished = 0;
+  #leftBehind = 0;
 
-  constructor(environment: AttemptEnvironment<Tx>, settlements: Settlements) {
-    this.#environment = environment;
-    this.#settlements = settlements;
-    this.#logger = environment.logger;
+  constructor(options: JobRunnerOptions<Tx>) {
+    this.#options = options;
+    this.#environment = options.environment;
+    this.#settlements = options.settlements;
+    this.#logger = options.environment.logger;
   }
 
   /** Handlers running now. */
@@ -61,14 +82,50 @@ export class JobRunner<Tx> {
     return this.#attempts.size;
   }
 
+  /** Attempts that have ended since the start. */
+  get finished(): number {
+    return this.#finished;
+  }
+
+  /** Handlers that were left behind and still go on. */
+  get leftBehind(): number {
+    return this.#leftBehind;
+  }
+
+  /** Jobs that have been running for at least so long. */
+  runningFor(milliseconds: number): readonly JobRef[] {
+    const before = performance.now() - milliseconds;
+    return [...this.#attempts.values()]
+      .filter(({ startedAt }) => startedAt <= before)
+      .map(({ job }) => job);
+  }
+
+  /** Stops a job that somebody wants cancelled, if it runs here. */
+  cancel({ id, queue, actor, reason }: CancelRequest): void {
+    const attempt = this.#attempts.get(keyOf({ id, queue }));
+    if (attempt === undefined || attempt.signal.aborted) return;
+    const who = `${actor ?? "somebody"} cancelled it${reason === null ? "" : ` (${reason})`}`;
+    this.#logger.info({ jobId: id, queue, actor, reason }, "job is to be cancelled");
+    attempt.stop(
+      new JobCancelledError(
+        `Cannot go on with job ${id}: ${who}. Stop; nothing of it is run again.`,
+      ),
+    );
+  }
+
+  /** Asks all handlers to stop, and leaves behind those that do not. */
+  stopAll(reasonOf: (jobId: string) => Error): void {
+    for (const attempt of this.#attempts.values()) attempt.stop(reasonOf(attempt.jobId));
+  }
+
   /** Asks all handlers to stop. */
   abortAll(reasonOf: (jobId: string) => Error): void {
-    for (const attempt of this.#attempts) attempt.abort(reasonOf(attempt.jobId));
+    for (const attempt of this.#attempts.values()) attempt.abort(reasonOf(attempt.jobId));
   }
 
   /** Waits for no handler any more. */
   abandonAll(): void {
-    for (const attempt of this.#attempts) attempt.abandon();
+    for (const attempt of this.#attempts.values()) attempt.abandon();
   }
 
   /**
@@ -78,84 +135,124 @@ export class JobRunner<Tx> {
    */
   async run(job: ClaimedJob<Tx>, onHandlerEnd: () => void): Promise<void> {
     const { incoming, row, registration } = job;
+    const flight = this.#flightOf(job);
+    const { holding } = flight;
     const attempt = new Attempt(this.#environment, {
       envelope: incoming.envelope,
       owned: row,
       attempt: row.attempt,
       registration,
+      holding,
     });
-    this.#attempts.add(attempt);
+    this.#attempts.set(incoming.key, attempt);
+    this.#options.news.changed(row.id);
     const startedAt = performance.now();
     const outcome = await attempt.run();
     const durationMs = performance.now() - startedAt;
-    this.#attempts.delete(attempt);
+    this.#attempts.delete(incoming.key);
+    this.#finished += 1;
+    this.#watchLeftBehind(attempt);
     onHandlerEnd();
     try {
-      await this.#settle(job, outcome, attempt.signal, durationMs);
+      await this.#settle(flight, outcome, attempt.signal, durationMs);
     } catch (err) {
-      this.#unsettled(job.incoming, err);
+      this.#unsettled(flight, err);
+    } finally {
+      holding.stop();
+      this.#options.news.changed(row.id);
     }
   }
 
+  #flightOf(job: ClaimedJob<Tx>): Flight<Tx> {
+    const { incoming, row } = job;
+    const holding = new Holding({
+      incoming,
+      owned: row,
+      holdMs: this.#options.holdMs,
+      settlements: this.#settlements,
+      logger: this.#logger,
+    });
+    return { ...job, holding };
+  }
+
+  #watchLeftBehind(attempt: Attempt<Tx>): void {
+    const { leftBehind } = attempt;
+    if (leftBehind === undefined) return;
+    this.#leftBehind += 1;
+    void leftBehind.finally(() => (this.#leftBehind -= 1));
+  }
+
   /** Ends a job whose workers died too often, without running it again. Never rejects. */
-  async bury({ incoming, row, registration }: ClaimedJob<Tx>): Promise<void> {
+  async bury(job: ClaimedJob<Tx>): Promise<void> {
+    const flight = this.#flightOf(job);
+    const { row, holding } = flight;
     const failure = statedFailure(
       "crashed",
       `The worker's process died ${row.crashes} times while it ran this job.`,
     );
     try {
-      const state = await this.#settlements.fail(recordOf(incoming, row, failure, undefined));
-      this.#report({ incoming, row, registration }, state, failure, 0);
-      await this.#finish(incoming, state);
+      const state = await this.#settlements.fail(await recordOf(flight, failure, undefined));
+      this.#report(flight, state, failure, 0);
+      await this.#finish(flight, state);
     } catch (err) {
-      this.#unsettled(incoming, err);
+      this.#unsettled(flight, err);
+    } finally {
+      holding.stop();
+      this.#options.news.changed(row.id);
     }
   }
 
   async #settle(
-    job: ClaimedJob<Tx>,
+    flight: Flight<Tx>,
     outcome: AttemptOutcome,
     signal: AbortSignal,
     durationMs: number,
   ): Promise<void> {
-    const { incoming, row } = job;
     switch (outcome.kind) {
       case "committed":
-        this.#report(job, "succeeded", undefined, durationMs);
-        await this.#finish(incoming, "succeeded");
+        this.#report(flight, "succeeded", undefined, durationMs);
+        await this.#finish(flight, "succeeded");
         return;
       case "returned": {
-        const state = await this.#settlements.complete({ ...row, result: outcome.result });
+        const owned = await flight.holding.begin();
+        const state = await this.#settlements.complete({ ...owned, result: outcome.result });
         await this.#environment.internals.failpoint("worker.afterCommit");
-        this.#report(job, state, undefined, durationMs);
-        await this.#finish(incoming, state);
+        this.#report(flight, state, undefined, durationMs);
+        await this.#finish(flight, state);
         return;
       }
       case "doubtful":
         // Whoever holds the row's lock now, the commit that got no answer or nobody, is waited for.
-        this.#logger.warn(fieldsOf(job, { err: outcome.error }), "job commit got no answer");
-        await this.#handBack(job, durationMs);
+        this.#logger.warn(fieldsOf(flight, { err: outcome.error }), "job commit got no answer");
+        await this.#handBack(flight, durationMs);
         return;
       case "failed":
-        await this.#settleFailure(job, outcome.error, signal, durationMs);
+        await this.#settleFailure(flight, outcome.error, signal, durationMs);
     }
   }
 
   async #settleFailure(
-    job: ClaimedJob<Tx>,
+    flight: Flight<Tx>,
     error: unknown,
     signal: AbortSignal,
     durationMs: number,
   ): Promise<void> {
-    const { incoming, row, registration } = job;
+    const { row, registration, holding } = flight;
     const reason: unknown = signal.reason;
     if (reason instanceof ShutdownError || reason instanceof LeaseLostError) {
-      await this.#handBack(job, durationMs);
+      await this.#handBack(flight, durationMs);
       return;
     }
     if (error instanceof LeaseLostError) {
-      this.#report(job, "lost", undefined, durationMs);
-      await this.#finish(incoming, "lost");
+      this.#report(flight, "lost", undefined, durationMs);
+      await this.#finish(flight, "lost");
+      return;
+    }
+    if (reason instanceof JobCancelledError) {
+      const state = await this.#settlements.cancel(await holding.begin());
+      await this.#environment.internals.failpoint("worker.afterCommit");
+      this.#report(flight, state, undefined, durationMs);
+      await this.#finish(flight, state);
       return;
     }
     const failure = failureOf(reason instanceof JobTimeoutError ? reason : error);
@@ -166,38 +263,45 @@ export class JobRunner<Tx> {
       this.#environment.internals.random,
     );
     const delayMs = decision.next === "retry" ? decision.delayMs : undefined;
-    const state = await this.#settlements.fail(recordOf(incoming, row, failure, delayMs));
+    const state = await this.#settlements.fail(await recordOf(flight, failure, delayMs));
     await this.#environment.internals.failpoint("worker.afterCommit");
-    this.#report(job, state, failure, durationMs, delayMs);
-    await this.#finish(incoming, state);
+    this.#report(flight, state, failure, durationMs, delayMs);
+    await this.#finish(flight, state);
   }
 
   /** Gives the job back, unless its end is in the database already. */
-  async #handBack(job: ClaimedJob<Tx>, durationMs: number): Promise<void> {
-    const { incoming, row } = job;
-    const state = await this.#settlements.release({ ...row, dispatch: incoming.envelope.dispatch });
+  async #handBack(flight: Flight<Tx>, durationMs: number): Promise<void> {
+    const { incoming, holding } = flight;
+    const owned = await holding.begin();
+    const state = await this.#settlements.release({
+      ...owned,
+      dispatch: incoming.envelope.dispatch,
+    });
     if (state === "retry_waiting") {
-      this.#logger.info(fieldsOf(job, { durationMs: Math.round(durationMs) }), "job handed back");
-      incoming.delivery.requeue();
+      this.#logger.info(
+        fieldsOf(flight, { durationMs: Math.round(durationMs) }),
+        "job handed back",
+      );
+      holding.requeue();
       return;
     }
-    this.#report(job, state, undefined, durationMs);
-    await this.#finish(incoming, state);
+    this.#report(flight, state, undefined, durationMs);
+    await this.#finish(flight, state);
   }
 
-  async #finish({ delivery }: Incoming, state: Settled): Promise<void> {
+  async #finish({ holding }: Flight<Tx>, state: Settled): Promise<void> {
     await this.#environment.internals.failpoint("worker.beforeAck");
-    if (state === "lost") delivery.requeue();
-    else delivery.ack();
+    if (state === "lost") holding.requeue();
+    else holding.ack();
   }
 
   /** The database will never accept what we have to say, or the worker has stopped. */
-  #unsettled({ envelope, delivery }: Incoming, err: unknown): void {
+  #unsettled({ incoming, holding }: Flight<Tx>, err: unknown): void {
     if (!this.#environment.isStopped()) {
-      const { id: jobId, queue } = envelope;
+      const { id: jobId, queue } = incoming.envelope;
       this.#logger.error({ jobId, queue, err }, "job outcome could not be recorded");
     }
-    delivery.requeue();
+    holding.requeue();
   }
 
   #report(
@@ -221,7 +325,8 @@ export class JobRunner<Tx> {
     if (state === "succeeded") {
       this.#logger.info(fieldsOf(job, { state, durationMs: rounded }), "job succeeded");
     } else if (failure === undefined) {
-      this.#logger.warn(fieldsOf(job, { state, durationMs: rounded }), "job lease lost");
+      const what = state === "cancelled" ? "job cancelled" : "job lease lost";
+      this.#logger.warn(fieldsOf(job, { state, durationMs: rounded }), what);
     } else {
       const fields = fieldsOf(job, {
         state,
@@ -245,11 +350,11 @@ function fieldsOf<Tx>(
   return { jobId: id, jobName: registration.name, queue, attempt, ...more };
 }
 
-function recordOf(
-  { envelope }: Incoming,
-  { id, queue, token }: ClaimedRow,
+async function recordOf<Tx>(
+  { incoming, holding }: Flight<Tx>,
   failure: Failure,
   retryDelayMs: number | undefined,
-): FailureRecord {
-  return { id, queue, token, envelope, failure, retryDelayMs, attempted: true };
+): Promise<FailureRecord> {
+  const { envelope } = incoming;
+  return { ...(await holding.begin()), envelope, failure, retryDelayMs, attempted: true };
 }

@@ -1,10 +1,13 @@
 import type {
+  CheckpointInput,
+  CheckpointOf,
   EventDefinition,
   JobDefinition,
   OutputOf,
   PayloadOutput,
   RetryPolicy,
 } from "@waybill/core";
+import type { Progress } from "./progress.ts";
 
 /** What a handler knows about the job or event it runs. */
 export interface Context<Name extends string, Payload> {
@@ -15,8 +18,9 @@ export interface Context<Name extends string, Payload> {
   /** Number of this attempt; 1 is the first. */
   readonly attempt: number;
   /**
-   * Aborts when the attempt should stop: with JobTimeoutError after the definition's `timeoutMs`,
-   * with ShutdownError at the end of the grace, with LeaseLostError when others may run the job.
+   * Aborts when the attempt should stop: with JobCancelledError when somebody cancels the job, with
+   * JobTimeoutError after the definition's `timeoutMs`, with ShutdownError at the end of the grace,
+   * with LeaseLostError when others may run the job.
    */
   readonly signal: AbortSignal;
   readonly correlationId: string | undefined;
@@ -25,6 +29,14 @@ export interface Context<Name extends string, Payload> {
   readonly enqueuedAt: Date;
   /** Higher is more urgent. */
   readonly priority: number;
+  /**
+   * Tells how far the job is. Returns at once: the report is written apart from the job's effects,
+   * at most every second or with a stage or hundredth of the total that is new, and at the end.
+   * Never fails the job where it cannot be written.
+   *
+   * @throws PayloadError for a report that is none; see {@link Progress}
+   */
+  reportProgress(progress: Progress): void;
 }
 
 /** A job inside its transaction; see `handleInTransaction`. */
@@ -32,6 +44,16 @@ export type TransactionalJob<J extends JobDefinition> = Context<J["name"], Paylo
 
 /** A job of a plain handler; see `handle`. */
 export interface Job<J extends JobDefinition, Tx> extends TransactionalJob<J> {
+  /** What an earlier attempt saved last; undefined where there is none. */
+  readonly checkpoint: CheckpointOf<J> | undefined;
+  /**
+   * Saves how far the job is in `tx`, the transaction of the effects that the checkpoint stands for:
+   * both are committed, or neither is. The next attempt gets the newest one. At most 64 KiB of JSON.
+   *
+   * @throws PayloadError for a checkpoint that does not fit its schema or the limit, NotInTransactionError,
+   *   LeaseLostError if another attempt owns the job now; each time nothing is written
+   */
+  saveCheckpoint(tx: Tx, checkpoint: CheckpointInput<J>): Promise<void>;
   /**
    * Runs `work` in a transaction of the application's data layer that commits only while this
    * attempt owns the job. May be called any number of times.

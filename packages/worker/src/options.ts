@@ -4,6 +4,7 @@ import {
   checkSchemaName,
   checkTopologyPrefix,
   checkTypeName,
+  type ConfigIssue,
   type DecoderName,
   decoderNames,
   type Logger,
@@ -46,6 +47,21 @@ export interface WorkerBrokerOptions {
   readonly topology?: TopologyMode | undefined;
 }
 
+/**
+ * When a worker ends by itself, as after a stop signal, so that its supervisor starts a fresh process.
+ * What is left out is no reason to end.
+ */
+export interface RecycleOptions {
+  /** Attempts that it has finished; 1 to 10^9. */
+  readonly maxJobs?: number | undefined;
+  /** Its age in milliseconds, 1 minute to 30 days; a tenth of it is by chance, so that a fleet does not end at once. */
+  readonly maxAgeMs?: number | undefined;
+  /** Memory of its process (resident set size) in bytes; 64 MiB to 1 TiB. */
+  readonly maxRssBytes?: number | undefined;
+  /** Handlers that were left behind and still go on; 1 to 1000. */
+  readonly maxLeftBehind?: number | undefined;
+}
+
 /** Options of {@link createWorker}. */
 export interface WorkerOptions<Tx> {
   /** The application's data layer: transactions of handlers run on it. */
@@ -79,15 +95,47 @@ export interface WorkerOptions<Tx> {
   readonly noHandlerWindowMs?: number | undefined;
   /**
    * How long the worker owns its jobs after its last heartbeat, in milliseconds; 1 second to 10
-   * minutes. The heartbeat comes three times as often.
+   * minutes, at least three heartbeats. A worker that is frozen, or cut off from the database, is
+   * taken for dead after it.
    * @default 15000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * How long a handler may go on after its timeout before its slot is given up, in milliseconds.
+   * Milliseconds between two heartbeats.
+   * @default a third of leaseMs
+   */
+  readonly heartbeatMs?: number | undefined;
+  /**
+   * The broker's `consumer_timeout`, in milliseconds; 10 seconds to 10 days. The broker closes the
+   * channel of a consumer that holds a delivery for longer.
+   * @default 1800000
+   */
+  readonly consumerTimeoutMs?: number | undefined;
+  /**
+   * How long a delivery is held at most, in milliseconds. A job that runs for longer is protected by
+   * its lease alone, and its delivery is acked. At most four fifths of `consumerTimeoutMs`.
+   * @default half of consumerTimeoutMs, at most 10 minutes
+   */
+  readonly holdMs?: number | undefined;
+  /**
+   * How long a handler may go on after its timeout or a cancel before its slot is given up, in
+   * milliseconds. A definition's `hardTimeoutMs` goes before it.
    * @default 5000
    */
   readonly abandonMs?: number | undefined;
+  /**
+   * A handler that blocks the event loop for so long is named in the log, in milliseconds; 100 to 1 hour.
+   * @default 1000
+   */
+  readonly blockedWarnMs?: number | undefined;
+  /**
+   * A handler that blocks the event loop for so long loses its jobs to other workers, in
+   * milliseconds; up to 1 day.
+   * @default 300000
+   */
+  readonly blockedMaxMs?: number | undefined;
+  /** When the worker ends by itself. @default never */
+  readonly recycle?: RecycleOptions | undefined;
 }
 
 /** Options with every default filled in. */
@@ -115,7 +163,13 @@ export interface ResolvedWorkerOptions {
   readonly crashBudget: number;
   readonly noHandlerWindowMs: number;
   readonly leaseMs: number;
+  readonly heartbeatMs: number;
+  readonly consumerTimeoutMs: number;
+  readonly holdMs: number;
   readonly abandonMs: number;
+  readonly blockedWarnMs: number;
+  readonly blockedMaxMs: number;
+  readonly recycle: RecycleOptions;
 }
 
 /** Concurrency of a subscription that `queues` does not list. */
@@ -160,42 +214,144 @@ const isLogger = (value: unknown): boolean =>
     (name) => typeof (value as Record<string, unknown>)[name] === "function",
   );
 
+interface Times {
+  readonly graceMs: number;
+  readonly leaseMs: number;
+  readonly heartbeatMs?: number | undefined;
+  readonly consumerTimeoutMs: number;
+  readonly holdMs?: number | undefined;
+  readonly blockedWarnMs: number;
+  readonly blockedMaxMs: number;
+  readonly recycle: RecycleOptions;
+}
+
+/** Times that depend on others, where they were not given. */
+const derived = ({ leaseMs, heartbeatMs, consumerTimeoutMs, holdMs }: Times) => ({
+  heartbeatMs: heartbeatMs ?? Math.floor(leaseMs / 3),
+  holdMs: holdMs ?? Math.min(600_000, Math.floor(consumerTimeoutMs / 2)),
+});
+
+/** Times that contradict each other; a `default` is told from what was given. */
+function contradictions(times: Times): readonly ConfigIssue[] {
+  const { graceMs, leaseMs, consumerTimeoutMs, blockedWarnMs, blockedMaxMs, recycle } = times;
+  const { heartbeatMs, holdMs } = derived(times);
+  const issues: ConfigIssue[] = [];
+  const refuse = (path: string, message: string): void => void issues.push({ path, message });
+  if (3 * heartbeatMs > leaseMs) {
+    refuse(
+      "heartbeatMs",
+      `is ${heartbeatMs}, but leaseMs (${leaseMs}) must be three heartbeats or more: a single one that is late would end the lease`,
+    );
+  }
+  if (holdMs > 0.8 * consumerTimeoutMs) {
+    refuse(
+      "holdMs",
+      `is ${holdMs}, but at most four fifths of consumerTimeoutMs (${consumerTimeoutMs}) are safe: the broker would close the channel under running jobs`,
+    );
+  }
+  if (leaseMs > consumerTimeoutMs) {
+    refuse(
+      "leaseMs",
+      `is ${leaseMs}, above consumerTimeoutMs (${consumerTimeoutMs}): the broker would give up a frozen worker's jobs while they are still its own`,
+    );
+  }
+  if (blockedMaxMs <= blockedWarnMs) {
+    refuse(
+      "blockedMaxMs",
+      `is ${blockedMaxMs}, but must be above blockedWarnMs (${blockedWarnMs})`,
+    );
+  }
+  if (blockedMaxMs < heartbeatMs) {
+    refuse(
+      "blockedMaxMs",
+      `is ${blockedMaxMs}, below heartbeatMs (${heartbeatMs}): the lease would end between two heartbeats`,
+    );
+  }
+  if (recycle.maxAgeMs !== undefined && recycle.maxAgeMs <= graceMs) {
+    refuse(
+      "recycle.maxAgeMs",
+      `is ${recycle.maxAgeMs}, but must be above graceMs (${graceMs}): the worker would end before it has done anything`,
+    );
+  }
+  return issues;
+}
+
+const recycleOptions = z.strictObject({
+  maxJobs: z.int().min(1).max(1_000_000_000).optional(),
+  maxAgeMs: z
+    .int()
+    .min(60_000)
+    .max(720 * hour)
+    .optional(),
+  maxRssBytes: z
+    .int()
+    .min(64 * 1_048_576)
+    .max(1_048_576 * 1_048_576)
+    .optional(),
+  maxLeftBehind: z.int().min(1).max(1_000).optional(),
+});
+
 const workerOptions: z.ZodType<
   ResolvedWorkerOptions & { readonly database: Database<unknown> },
   WorkerOptions<unknown>
-> = z.strictObject({
-  database: z.custom<Database<unknown>>(isDatabase, {
-    message: "expected a data layer, such as pgDatabase(pool)",
-  }),
-  databaseUrl: urlOf(["postgres:", "postgresql:"], "postgres://user:password@host:5432/database"),
-  broker: z.strictObject({
-    url: z.union([brokerUrl, z.array(brokerUrl).min(1)]),
-    prefix: checked(checkTopologyPrefix).default("waybill"),
-    topology: z.enum(["assert", "check", "off"]).default("assert"),
-  }),
-  queues: z.record(
-    checked(checkQueueName),
-    z.strictObject({
-      concurrency: z.int().min(1).max(1_000),
-      decoder: z.enum(decoderNames).default("json"),
-      untypedJob: checked(checkTypeName).optional(),
+> = z
+  .strictObject({
+    database: z.custom<Database<unknown>>(isDatabase, {
+      message: "expected a data layer, such as pgDatabase(pool)",
     }),
-  ),
-  schema: checked(checkSchemaName).default("waybill"),
-  logger: z
-    .custom<Logger>(isLogger, { message: "expected a logger such as pino's" })
-    .default(() => pino({ level: "info" })),
-  name: z.string().min(1).max(100).default(hostname),
-  graceMs: z.int().min(0).max(hour).default(30_000),
-  crashBudget: z.int().min(0).max(100).default(3),
-  noHandlerWindowMs: z
-    .int()
-    .min(0)
-    .max(720 * hour)
-    .default(hour),
-  leaseMs: z.int().min(1_000).max(600_000).default(15_000),
-  abandonMs: z.int().min(0).max(hour).default(5_000),
-});
+    databaseUrl: urlOf(["postgres:", "postgresql:"], "postgres://user:password@host:5432/database"),
+    broker: z.strictObject({
+      url: z.union([brokerUrl, z.array(brokerUrl).min(1)]),
+      prefix: checked(checkTopologyPrefix).default("waybill"),
+      topology: z.enum(["assert", "check", "off"]).default("assert"),
+    }),
+    queues: z.record(
+      checked(checkQueueName),
+      z.strictObject({
+        concurrency: z.int().min(1).max(1_000),
+        decoder: z.enum(decoderNames).default("json"),
+        untypedJob: checked(checkTypeName).optional(),
+      }),
+    ),
+    schema: checked(checkSchemaName).default("waybill"),
+    logger: z
+      .custom<Logger>(isLogger, { message: "expected a logger such as pino's" })
+      .default(() => pino({ level: "info" })),
+    name: z.string().min(1).max(100).default(hostname),
+    graceMs: z.int().min(0).max(hour).default(30_000),
+    crashBudget: z.int().min(0).max(100).default(3),
+    noHandlerWindowMs: z
+      .int()
+      .min(0)
+      .max(720 * hour)
+      .default(hour),
+    leaseMs: z.int().min(1_000).max(600_000).default(15_000),
+    heartbeatMs: z.int().min(100).max(200_000).optional(),
+    consumerTimeoutMs: z
+      .int()
+      .min(10_000)
+      .max(240 * hour)
+      .default(hour / 2),
+    holdMs: z
+      .int()
+      .min(1_000)
+      .max(240 * hour)
+      .optional(),
+    abandonMs: z.int().min(0).max(hour).default(5_000),
+    blockedWarnMs: z.int().min(100).max(hour).default(1_000),
+    blockedMaxMs: z
+      .int()
+      .min(1_000)
+      .max(24 * hour)
+      .default(300_000),
+    recycle: recycleOptions.default({}),
+  })
+  .superRefine((options, context) => {
+    for (const { path, message } of contradictions(options)) {
+      context.addIssue({ code: "custom", path: path.split("."), message });
+    }
+  })
+  .transform((options) => ({ ...options, ...derived(options) }));
 
 /**
  * Fills in the defaults.

@@ -15,11 +15,18 @@ test.each([
   expect(prefetchOf(concurrency)).toBe(prefetch);
 });
 
+const noDoor = { shut: () => Promise.resolve(), open: () => undefined };
+
 test("what waits behind slow jobs is given back once, and no more is held than there are slots", () => {
   const queue = new WorkQueue("q", 1);
   const prefetches: number[] = [];
   const returned: string[] = [];
-  const tuner = new PrefetchTuner(queue, { setPrefetch: (count) => void prefetches.push(count) });
+  const tuner = new PrefetchTuner(
+    queue,
+    { setPrefetch: (count) => void prefetches.push(count) },
+    noDoor,
+    600_000,
+  );
   queue.occupySlot();
   queue.push(delivered(returned, "a"));
   const since = queue.fullSinceMs ?? 0;
@@ -27,16 +34,58 @@ test("what waits behind slow jobs is given back once, and no more is held than t
   tuner.look(since + 500);
   tuner.look(since + 1_500);
   queue.push(delivered(returned, "b"));
-  tuner.look(since + 30_000);
+  tuner.look(since + 29_000);
 
   expect(prefetches).toEqual([1]);
   expect(returned).toEqual(["a"]);
 });
 
+test("nothing is taken behind long jobs, and then no more than there are free slots", () => {
+  const queue = new WorkQueue("q", 3);
+  const steps: string[] = [];
+  const returned: string[] = [];
+  const tuner = new PrefetchTuner(
+    queue,
+    { setPrefetch: (count) => void steps.push(`prefetch ${count}`) },
+    {
+      shut: () => Promise.resolve(void steps.push("shut")),
+      open: () => void steps.push("open"),
+    },
+    20_000,
+  );
+  for (let slot = 0; slot < 3; slot += 1) queue.occupySlot();
+  const since = queue.fullSinceMs ?? 0;
+  tuner.look(since + 11_000);
+  queue.push(delivered(returned, "a"));
+  tuner.look(since + 11_500);
+
+  queue.freeSlot();
+  queue.freeSlot();
+  queue.occupySlot();
+  queue.occupySlot();
+
+  expect(returned).toEqual(["a"]);
+  expect(steps).toEqual([
+    "shut",
+    "prefetch 1",
+    "open",
+    "prefetch 2",
+    "open",
+    "prefetch 1",
+    "open",
+    "shut",
+  ]);
+});
+
 test("a queue whose jobs are quick again holds more again, after a while", () => {
   const queue = new WorkQueue("q", 2);
   const prefetches: number[] = [];
-  const tuner = new PrefetchTuner(queue, { setPrefetch: (count) => void prefetches.push(count) });
+  const tuner = new PrefetchTuner(
+    queue,
+    { setPrefetch: (count) => void prefetches.push(count) },
+    noDoor,
+    600_000,
+  );
   queue.occupySlot();
   queue.occupySlot();
   queue.push(delivered([], "a"));

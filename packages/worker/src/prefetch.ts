@@ -1,10 +1,13 @@
 /**
  * How many deliveries to hold. Twice the slots keeps quick jobs coming; but what waits behind slow
  * jobs could run in an idle worker, so a queue whose jobs turn out to be slow gets no more than it
- * has slots for, and gives back what waits.
+ * has slots for, and gives back what waits. Where all slots are taken for long, nothing is taken at
+ * all until one is free, and then no more than fits: what waits here would outlast the broker's
+ * patience, and each return counts towards its delivery limit.
  */
 
 import type { Consumer } from "@waybill/rabbitmq";
+import type { Door } from "./door.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
 /** All slots taken for so long, with deliveries waiting, means slow; in milliseconds. */
@@ -15,6 +18,8 @@ const quickJobsPerSlot = 5;
 export const prefetchLookMs = 500;
 /** Least time between two changes, in milliseconds: each gives the consumer a new channel. */
 const settleMs = 10_000;
+/** All slots taken for so long, with deliveries waiting, means long; at most, in milliseconds. */
+const longAfterMaxMs = 30_000;
 
 /** Deliveries to hold for quick jobs: the next ones are here when the present ones end. */
 export function prefetchOf(concurrency: number): number {
@@ -25,13 +30,28 @@ export function prefetchOf(concurrency: number): number {
 export class PrefetchTuner {
   readonly #queue: WorkQueue;
   readonly #consumer: Pick<Consumer, "setPrefetch">;
-  #isSlow = false;
+  readonly #door: Pick<Door, "shut" | "open">;
+  readonly #longAfterMs: number;
+  #pace: "quick" | "slow" | "long" = "quick";
   #changedAt = Number.NEGATIVE_INFINITY;
   #freed = 0;
+  /** When all slots were last seen taken. */
+  #fullAt = 0;
 
-  constructor(queue: WorkQueue, consumer: Pick<Consumer, "setPrefetch">) {
+  /** @param holdMs how long deliveries are held */
+  constructor(
+    queue: WorkQueue,
+    consumer: Pick<Consumer, "setPrefetch">,
+    door: Pick<Door, "shut" | "open">,
+    holdMs: number,
+  ) {
     this.#queue = queue;
     this.#consumer = consumer;
+    this.#door = door;
+    this.#longAfterMs = Math.min(longAfterMaxMs, holdMs / 2);
+    queue.onSlotChange = () => {
+      if (this.#pace === "long") this.#fit();
+    };
   }
 
   /** Looks once. Call it every {@link prefetchLookMs}. */
@@ -39,19 +59,55 @@ export class PrefetchTuner {
     const { concurrency, fullSinceMs, freedSlots, waiting } = this.#queue;
     const freed = freedSlots - this.#freed;
     this.#freed = freedSlots;
+    const fullMs = fullSinceMs === undefined ? 0 : nowMs - fullSinceMs;
+    if (fullSinceMs !== undefined) this.#fullAt = nowMs;
+    const isLong = waiting > 0 && fullMs > this.#longAfterMs;
+    if (this.#pace !== "long" && isLong) {
+      this.#pace = "long";
+      void this.#door.shut("slots taken");
+      this.#giveBack();
+      return;
+    }
     if (nowMs - this.#changedAt < settleMs) return;
-    if (this.#isSlow) {
-      if (freed < quickJobsPerSlot * concurrency) return;
-      this.#change(false, prefetchOf(concurrency), nowMs);
-    } else if (waiting > 0 && fullSinceMs !== undefined && nowMs - fullSinceMs > slowAfterMs) {
-      this.#change(true, concurrency, nowMs);
-      // Once only: each return counts towards the broker's delivery limit.
-      for (const { delivery } of this.#queue.takeAll()) delivery.requeue();
+    switch (this.#pace) {
+      case "quick":
+        if (waiting > 0 && fullMs > slowAfterMs) {
+          this.#change("slow", concurrency, nowMs);
+          this.#giveBack();
+        }
+        return;
+      case "slow":
+        if (freed >= quickJobsPerSlot * concurrency) {
+          this.#change("quick", prefetchOf(concurrency), nowMs);
+        }
+        return;
+      case "long":
+        // There is less to do than there are slots.
+        if (nowMs - this.#fullAt > settleMs) {
+          this.#change("slow", concurrency, nowMs);
+          this.#door.open("slots taken");
+        }
     }
   }
 
-  #change(isSlow: boolean, prefetch: number, nowMs: number): void {
-    this.#isSlow = isSlow;
+  /** Takes as many deliveries as there are free slots. */
+  #fit(): void {
+    const free = this.#queue.concurrency - this.#queue.busy;
+    if (free <= 0) {
+      void this.#door.shut("slots taken");
+      return;
+    }
+    this.#consumer.setPrefetch(free);
+    this.#door.open("slots taken");
+  }
+
+  /** Once for each change of pace only: each return counts towards the broker's delivery limit. */
+  #giveBack(): void {
+    for (const { delivery } of this.#queue.takeAll()) delivery.requeue();
+  }
+
+  #change(pace: "quick" | "slow", prefetch: number, nowMs: number): void {
+    this.#pace = pace;
     this.#changedAt = nowMs;
     this.#consumer.setPrefetch(prefetch);
   }

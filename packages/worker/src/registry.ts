@@ -16,6 +16,24 @@ import type { Context, Job } from "./job.ts";
 /** A context whose name and payload are known to the handler alone. */
 export type AnyContext = Context<string, unknown>;
 
+/** What a plain handler gets; its checkpoint is known to the handler alone. */
+export interface PlainContext<Tx> extends AnyContext, Pick<Job<never, Tx>, "transaction"> {
+  readonly checkpoint: unknown;
+  saveCheckpoint(tx: Tx, checkpoint: unknown): Promise<void>;
+}
+
+/** A handler that runs in threads of its own. */
+export interface ThreadedHandler {
+  /** Rejects with a ConfigError where threads cannot be had. */
+  check(): Promise<void>;
+  /** Begins an attempt; `kill` ends its thread, whatever it does. */
+  start(job: AnyContext & { readonly checkpoint: unknown }): {
+    readonly result: Promise<unknown>;
+    readonly kill: (reason: Error) => void;
+  };
+  close(): Promise<void>;
+}
+
 /** A handler with what its definition says about running it. */
 export interface Registration<Tx> {
   readonly name: string;
@@ -33,10 +51,9 @@ export interface Registration<Tx> {
   readonly run:
     | {
         readonly kind: "plain";
-        readonly handler: (
-          job: AnyContext & Pick<Job<never, Tx>, "transaction">,
-        ) => Promise<unknown>;
+        readonly handler: (job: PlainContext<Tx>) => Promise<unknown>;
       }
+    | { readonly kind: "isolated"; readonly handler: ThreadedHandler }
     | {
         readonly kind: "transactional";
         readonly handler: (job: AnyContext, tx: Tx) => Promise<unknown>;

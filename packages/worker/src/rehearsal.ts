@@ -4,7 +4,12 @@
  */
 
 import { ConfigError, type Envelope, type Logger, type ResolvedRetryPolicy } from "@waybill/core";
-import { type Database, type JobFence, createJobFence } from "@waybill/postgres";
+import {
+  type Database,
+  type JobFence,
+  createJobFence,
+  type ProgressReport,
+} from "@waybill/postgres";
 import { Attempt } from "./attempt.ts";
 import { noInternals } from "./internals.ts";
 import type { Registration, Registry } from "./registry.ts";
@@ -27,6 +32,12 @@ export interface RehearsalInput<Tx> {
    * recorded about the job.
    */
   readonly begin?: ((tx: Tx) => Promise<string>) | undefined;
+  /** What an earlier attempt saved, as JSON text. */
+  readonly checkpoint?: string | undefined;
+  readonly onCheckpoint?: ((checkpoint: string) => void) | undefined;
+  readonly onProgress?: ((report: ProgressReport) => void) | undefined;
+  /** Its abort reaches the handler's signal. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** How a rehearsed attempt ended: with the handler's result as JSON text, or with what it threw. */
@@ -102,15 +113,35 @@ class WorkerRehearsal<Tx> implements Rehearsal<Tx> {
     const attempt = new Attempt<Tx>(
       {
         database: this.#databaseOf(input, registration, owned, refused),
-        fence: { guard: () => Promise.resolve(true), complete },
+        fence: {
+          guard: () => Promise.resolve(true),
+          complete,
+          saveCheckpoint: (_executor, _job, checkpoint) => {
+            input.onCheckpoint?.(checkpoint);
+            return Promise.resolve(true);
+          },
+        },
         logger: this.#parts.logger,
         internals: noInternals,
         abandonMs: 0,
         isStopped: () => false,
+        readCheckpoint: () => Promise.resolve(input.checkpoint),
+        progress: { write: (report) => Promise.resolve(input.onProgress?.(report)) },
       },
-      { envelope, attempt: input.attempt, owned, registration },
+      {
+        envelope,
+        attempt: input.attempt,
+        owned,
+        registration,
+        holding: { begin: () => Promise.resolve(owned), end: () => undefined },
+      },
     );
+    const { signal } = input;
+    const stop = (): void => attempt.abort(signal?.reason);
+    if (signal?.aborted === true) stop();
+    signal?.addEventListener("abort", stop, { once: true });
     const outcome = await attempt.run();
+    signal?.removeEventListener("abort", stop);
     switch (outcome.kind) {
       case "committed":
         return { succeeded: true, result: recorded.result };

@@ -42,6 +42,10 @@ export interface Settlements {
   fail(record: FailureRecord): Promise<Settled>;
   /** Hands a job back without spending an attempt; `retry_waiting` if it worked. */
   release(job: Release): Promise<Settled>;
+  /** Ends a job as cancelled, after somebody asked for it. */
+  cancel(job: OwnedJob): Promise<Settled>;
+  /** Lets a job go on without its delivery; false: it is not ours any more. */
+  hold(job: OwnedJob & { readonly envelope: Envelope }): Promise<boolean>;
   /** False: it was parked for longer than its window. */
   park(request: ParkRequest): Promise<boolean>;
 }
@@ -121,6 +125,19 @@ export function createSettlements(
     flush: async (jobs) =>
       await settledStates(store, jobs, allIn(await store.release(jobs), "retry_waiting")),
   });
+  const cancellations = new Batcher<OwnedJob, Settled>({
+    ...common,
+    flush: async (jobs) =>
+      await settledStates(store, jobs, allIn(await store.cancel(jobs), "cancelled")),
+  });
+  const holds = new Batcher<OwnedJob & { readonly envelope: Envelope }, boolean>({
+    ...common,
+    batchMax: 50,
+    flush: async (jobs) => {
+      const held = new Set((await store.hold(jobs)).map(keyOf));
+      return jobs.map((job) => held.has(keyOf(job)));
+    },
+  });
   const parking = new Batcher<ParkRequest, boolean>({
     ...common,
     batchMax: 50,
@@ -140,6 +157,15 @@ export function createSettlements(
       }
     },
     release: (job) => releases.add(job),
+    cancel: (job) => cancellations.add(job),
+    async hold(job) {
+      try {
+        return await holds.add(job);
+      } catch (error) {
+        if (databaseErrorKind(error) !== "data") throw error;
+        return await holds.add({ ...job, envelope: plainEnvelope(job.envelope) });
+      }
+    },
     park: (request) => parking.add(request),
   };
 }

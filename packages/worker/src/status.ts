@@ -19,6 +19,14 @@ export interface WorkerStatus {
   readonly state: "created" | "starting" | "running" | "stopped";
   /** Its boot id; undefined while it has none and claims nothing. */
   readonly workerId: string | undefined;
+  /** True where it takes no more jobs, because it was asked to drain or is stopping. */
+  readonly draining: boolean;
   readonly database: "available" | "unavailable";
+  /** Handlers that run. */
+  readonly running: number;
+  /** Attempts that have ended since it started. */
+  readonly finishedJobs: number;
+  /** Handlers that ignored their signal, were left behind, and still go on. */
+  readonly leftBehind: number;
   readonly queues: readonly QueueStatus[];
 }

@@ -13,6 +13,8 @@ export class WorkQueue {
   #waiting: Incoming[] = [];
   /** Jobs that were running when their worker died; see Claims. */
   #suspects: Incoming[] = [];
+  /** Called when a slot was taken or became free. */
+  onSlotChange: (() => void) | undefined;
 
   constructor(name: string, concurrency: number) {
     this.name = name;
@@ -37,12 +39,14 @@ export class WorkQueue {
   occupySlot(): void {
     this.#busy += 1;
     if (this.#busy >= this.concurrency) this.#fullSinceMs ??= performance.now();
+    this.onSlotChange?.();
   }
 
   freeSlot(): void {
     this.#busy -= 1;
     this.#freedSlots += 1;
     this.#fullSinceMs = undefined;
+    this.onSlotChange?.();
   }
 
   /** Deliveries held and not started. */

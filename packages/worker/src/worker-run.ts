@@ -2,35 +2,43 @@
  * One life of a worker: builds the parts, opens the doors, and closes them in order. The doors are
  * open only while the database answers and this worker's presence is alive; while they are shut,
  * deliveries that have not started go back to the queue and handlers go on.
+ *
+ * A life ends by the signal, by an operator's request, by its own limits, or by an error that no job
+ * can be blamed for; always in the same way.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
 import { LeaseLostError, type Logger, ShutdownError } from "@waybill/core";
 import { createJobFence, type Database } from "@waybill/postgres";
 import {
   type BrokerConnection,
-  type Consumer,
   createBrokerConnection,
-  createConsumer,
+  type Delivery,
   names,
   topologyOf,
 } from "@waybill/rabbitmq";
+import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
+import { Entrances } from "./entrances.ts";
 import { InFlight } from "./in-flight.ts";
 import { Intake } from "./intake.ts";
 import type { Internals } from "./internals.ts";
 import { JobRunner } from "./job-runner.ts";
+import { News } from "./news.ts";
 import { type ResolvedWorkerOptions, subscriptionConcurrency } from "./options.ts";
 import type { OwnDatabase } from "./own-database.ts";
 import { Parking } from "./parking.ts";
-import { prefetchLookMs, prefetchOf, PrefetchTuner } from "./prefetch.ts";
 import { Presence } from "./presence.ts";
+import { ProgressWriter } from "./progress.ts";
+import { ageLimitOf, recycleLookMs, recycleReason } from "./recycle.ts";
 import type { Registry } from "./registry.ts";
-import { createSettlements } from "./settlements.ts";
+import { Requests, requestsMs } from "./requests.ts";
+import { createSettlements, type Settlements } from "./settlements.ts";
 import { prepareTopology, waitForBroker } from "./start-broker.ts";
-import type { QueueStatus, WorkerStatus } from "./status.ts";
+import type { WorkerStatus } from "./status.ts";
+import { StrayErrors } from "./stray-errors.ts";
 import { packageVersion } from "./version.ts";
+import { aborted, within } from "./waiting.ts";
 import { WorkQueue } from "./work-queue.ts";
 
 /** Time that handlers have to react to the signal at the end of the grace, in milliseconds. */
@@ -52,27 +60,33 @@ export interface WorkerRunOptions<Tx> {
 export class WorkerRun<Tx> {
   readonly #setup: WorkerRunOptions<Tx>;
   readonly #logger: Logger;
+  /** Aborted when the worker ends by itself. */
+  readonly #ownEnd = new AbortController();
   /** Aborted at the very end: whatever still waits for the database gives up. */
   readonly #end = new AbortController();
   readonly #gate: DatabaseGate;
   readonly #presence: Presence;
+  readonly #news: News;
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
   readonly #inFlight = new InFlight();
   readonly #queues: readonly WorkQueue[];
   readonly #connection: BrokerConnection;
-  readonly #consumers: Consumer[] = [];
-  readonly #tuners: PrefetchTuner[] = [];
-  #looking: NodeJS.Timeout | undefined;
+  readonly #entrances: Entrances;
+  readonly #requests: Requests;
+  readonly #strayErrors: StrayErrors;
   readonly #firstAlive = Promise.withResolvers<void>();
+  readonly #startedAt = performance.now();
+  #recycling: NodeJS.Timeout | undefined;
+  #draining = false;
   #stopping = false;
-  /** What the consumers were last told. */
-  #doorsOpen = true;
+  /** An error outside any job: the process is to be started anew. */
+  #strayError: Error | undefined;
 
   constructor(setup: WorkerRunOptions<Tx>) {
     this.#setup = setup;
-    const { options, database, registry, internals, ownDatabase, logger } = setup;
+    const { options, registry, internals, ownDatabase, logger } = setup;
     const { random } = internals;
     this.#logger = logger;
     this.#gate = new DatabaseGate({
@@ -82,18 +96,10 @@ export class WorkerRun<Tx> {
       onChange: () => this.#turnDoors(),
       signal: this.#end.signal,
     });
-    const settlements = createSettlements(ownDatabase.store, this.#gate, random);
-    this.#runner = new JobRunner(
-      {
-        database,
-        fence: createJobFence(options.schema),
-        logger,
-        internals,
-        abandonMs: options.abandonMs,
-        isStopped: () => this.#end.signal.aborted,
-      },
-      settlements,
-    );
+    const { store } = ownDatabase;
+    const settlements = createSettlements(store, this.#gate, random);
+    this.#news = new News(store, logger);
+    this.#runner = this.#createRunner(settlements);
     const bootId = (): string | undefined => this.#presence.bootId;
     const inFlight = this.#inFlight;
     this.#parking = new Parking({
@@ -107,7 +113,7 @@ export class WorkerRun<Tx> {
       inFlight,
     });
     this.#claims = new Claims({
-      store: ownDatabase.store,
+      store,
       gate: this.#gate,
       registry,
       runner: this.#runner,
@@ -123,60 +129,109 @@ export class WorkerRun<Tx> {
       (name) => new WorkQueue(name, options.queues[name]?.concurrency ?? subscriptionConcurrency),
     );
     for (const queue of this.#queues) this.#claims.addQueue(queue);
-    this.#presence = new Presence({
-      database: ownDatabase,
-      name: options.name,
-      version: packageVersion,
-      queues: this.#queueNames(),
-      leaseMs: options.leaseMs,
-      logger,
-      random,
-      running: () => this.#runner.running,
-      onAlive: () => {
-        this.#firstAlive.resolve();
-        this.#turnDoors();
-      },
-      onLost: () => {
-        this.#runner.abortAll((jobId) => new LeaseLostError(jobId));
-        this.#turnDoors();
-      },
-    });
+    this.#presence = this.#createPresence();
     this.#connection = createBrokerConnection({
       url: options.broker.url,
       name: `waybill-worker ${options.name}#${process.pid}`,
       logger,
       random,
     });
+    this.#entrances = new Entrances({
+      queues: this.#queues,
+      connection: this.#connection,
+      logger,
+      random,
+      holdMs: options.holdMs,
+      queueName: (queue) => names(options.broker.prefix).queueName(queue),
+    });
+    this.#requests = new Requests({
+      store,
+      logger,
+      bootId,
+      running: () => this.#runner.runningFor(requestsMs),
+      onCancel: (request) => this.#runner.cancel(request),
+      onStop: (stop, stopper) => this.#onStop(stop, stopper),
+      onWatched: (watched) => (this.#news.watched = watched),
+    });
+    this.#strayErrors = new StrayErrors({
+      logger,
+      onUnattributed: (error) => {
+        this.#strayError ??= error;
+        this.#endBecause("of an error outside any job");
+      },
+    });
   }
 
-  status(): Pick<WorkerStatus, "workerId" | "database" | "queues"> {
+  #createRunner(settlements: Settlements): JobRunner<Tx> {
+    const { options, database, internals, ownDatabase } = this.#setup;
+    const { store } = ownDatabase;
+    const logger = this.#logger;
+    return new JobRunner({
+      environment: {
+        database,
+        fence: createJobFence(options.schema),
+        logger,
+        internals,
+        abandonMs: options.abandonMs,
+        isStopped: () => this.#end.signal.aborted,
+        readCheckpoint: (job) => readCheckpoint(store, this.#gate, job),
+        progress: new ProgressWriter(store, logger, (jobId) => this.#news.changed(jobId)),
+      },
+      settlements,
+      news: this.#news,
+      holdMs: options.holdMs,
+    });
+  }
+
+  #createPresence(): Presence {
+    const { options, internals, ownDatabase } = this.#setup;
+    return new Presence({
+      database: ownDatabase,
+      name: options.name,
+      version: packageVersion,
+      queues: this.#queueNames(),
+      leaseMs: options.leaseMs,
+      logger: this.#logger,
+      random: internals.random,
+      running: () => this.#runner.running,
+      onAlive: () => {
+        this.#firstAlive.resolve();
+        this.#turnDoors();
+      },
+      onLost: () => {
+        this.#runner.stopAll((jobId) => new LeaseLostError(jobId));
+        this.#turnDoors();
+      },
+    });
+  }
+
+  status(): Omit<WorkerStatus, "state"> {
     return {
       workerId: this.#presence.bootId,
+      draining: this.#draining || this.#stopping,
       database: this.#gate.open ? "available" : "unavailable",
-      queues: this.#queues.map((queue, index): QueueStatus => {
-        const health = this.#consumers[index]?.health();
-        return {
-          queue: queue.name,
-          concurrency: queue.concurrency,
-          running: queue.busy,
-          waiting: queue.waiting,
-          consumer: health?.state ?? "waiting",
-          reason: health === undefined ? "not connected yet" : health.reason,
-        };
-      }),
+      running: this.#runner.running,
+      finishedJobs: this.#runner.finished,
+      leftBehind: this.#runner.leftBehind,
+      queues: this.#entrances.status(),
     };
   }
 
-  /** Works until the signal aborts, then drains. Rejects only if it could not start. */
-  async run(signal: AbortSignal): Promise<void> {
+  /**
+   * Works until the signal aborts or the worker ends by itself, then drains. Rejects if it could not
+   * start, or after an error outside any job.
+   */
+  async run(signal: AbortSignal, hurrySignal: AbortSignal | undefined): Promise<void> {
+    const end = AbortSignal.any([signal, this.#ownEnd.signal]);
     try {
-      await this.#open(signal);
-      await aborted(signal);
+      await this.#open(end);
+      await aborted(end);
     } catch (error) {
-      if (!signal.aborted) throw error;
+      if (!end.aborted) throw error;
     } finally {
-      await this.#shutDown();
+      await this.#shutDown(hurrySignal);
     }
+    if (this.#strayError !== undefined) throw this.#strayError;
   }
 
   async #open(signal: AbortSignal): Promise<void> {
@@ -189,21 +244,24 @@ export class WorkerRun<Tx> {
       queues: Object.keys(options.queues).filter((queue) => !subscribed.has(queue)),
       subscriptions,
     });
+    this.#strayErrors.install();
     await waitForBroker(this.#connection, this.#logger, signal);
-    await prepareTopology(this.#connection, topology, mode, this.#logger, signal);
+    const declare = (): Promise<void> =>
+      prepareTopology(this.#connection, topology, mode, this.#logger, signal);
+    await declare();
     this.#presence.start();
     await Promise.race([this.#firstAlive.promise, aborted(signal)]);
     signal.throwIfAborted();
-    const declare = (): Promise<void> =>
-      prepareTopology(this.#connection, topology, mode, this.#logger, signal);
-    for (const queue of this.#queues) this.#consume(queue, mode === "assert" ? declare : undefined);
-    this.#looking = setInterval(() => {
-      for (const tuner of this.#tuners) tuner.look(performance.now());
-    }, prefetchLookMs);
+    this.#requests.start();
+    this.#entrances.start(
+      (queue) => this.#receiverOf(queue),
+      mode === "assert" ? declare : undefined,
+    );
+    this.#watchWear();
     this.#logger.info({ queues: this.#queueNames() }, "worker started");
   }
 
-  #consume(queue: WorkQueue, ensureQueue: (() => Promise<void>) | undefined): void {
+  #receiverOf(queue: WorkQueue): (delivery: Delivery) => void {
     const { options, registry } = this.#setup;
     const settings = options.queues[queue.name];
     const intake = new Intake({
@@ -217,18 +275,7 @@ export class WorkerRun<Tx> {
       bootId: () => this.#presence.bootId,
       accepts: () => this.#mayTake,
     });
-    const consumer = createConsumer({
-      connection: this.#connection,
-      queue: names(options.broker.prefix).queueName(queue.name),
-      prefetch: prefetchOf(queue.concurrency),
-      logger: this.#logger,
-      random: this.#setup.internals.random,
-      onDelivery: (delivery) => intake.take(delivery),
-      ...(ensureQueue === undefined ? {} : { ensureQueue }),
-    });
-    this.#consumers.push(consumer);
-    this.#tuners.push(new PrefetchTuner(queue, consumer));
-    if (!this.#doorsOpen) void consumer.pause("database unavailable");
+    return (delivery) => intake.take(delivery);
   }
 
   #queueNames(): readonly string[] {
@@ -242,42 +289,60 @@ export class WorkerRun<Tx> {
   }
 
   get #mayTake(): boolean {
-    return this.#gate.open && this.#presence.bootId !== undefined && !this.#stopping;
+    return (
+      this.#gate.open && this.#presence.bootId !== undefined && !this.#draining && !this.#stopping
+    );
   }
 
   #turnDoors(): void {
-    const open = this.#mayTake;
-    if (open) this.#claims.schedule();
-    if (open === this.#doorsOpen || this.#stopping) return;
-    this.#doorsOpen = open;
-    if (open) {
-      for (const consumer of this.#consumers) consumer.resume();
-      return;
-    }
-    for (const consumer of this.#consumers) void consumer.pause("database unavailable");
-    this.#requeueWaiting();
-  }
-
-  #requeueWaiting(): void {
-    for (const queue of this.#queues) {
-      for (const { delivery } of queue.takeAll()) delivery.requeue();
+    if (this.#gate.open && this.#presence.bootId !== undefined) {
+      this.#claims.schedule();
+      this.#entrances.open("database unavailable");
+    } else {
+      void this.#entrances.shut("database unavailable");
     }
   }
 
-  async #shutDown(): Promise<void> {
+  #onStop(stop: "drain" | "restart", stopper: string | null): void {
+    if (stop === "restart") this.#endBecause(`${stopper ?? "somebody"} asked for a restart`);
+    if (this.#draining) return;
+    this.#draining = true;
+    this.#logger.info({ stop, stopper }, "worker draining");
+    void this.#entrances.shut("worker draining");
+  }
+
+  #endBecause(reason: string): void {
+    if (this.#ownEnd.signal.aborted) return;
+    this.#logger.info({ reason }, "worker ends by itself");
+    this.#ownEnd.abort();
+  }
+
+  #watchWear(): void {
+    const { recycle } = this.#setup.options;
+    const ageLimitMs = ageLimitOf(recycle, this.#setup.internals.random);
+    this.#recycling = setInterval(() => {
+      const reason = recycleReason(recycle, ageLimitMs, {
+        finishedJobs: this.#runner.finished,
+        ageMs: performance.now() - this.#startedAt,
+        rssBytes: process.memoryUsage.rss(),
+        leftBehind: this.#runner.leftBehind,
+      });
+      if (reason !== undefined) this.#endBecause(reason);
+    }, recycleLookMs).unref();
+  }
+
+  async #shutDown(hurry: AbortSignal | undefined): Promise<void> {
     const { options, ownDatabase } = this.#setup;
     this.#stopping = true;
-    clearInterval(this.#looking);
+    clearInterval(this.#recycling);
     this.#claims.stop();
     this.#logger.info({ running: this.#runner.running }, "worker stopping");
-    const paused = this.#consumers.map((consumer) => consumer.pause("worker stopping"));
-    this.#requeueWaiting();
-    await within(3_000, Promise.all(paused));
-    this.#requeueWaiting();
+    await within(3_000, this.#entrances.shut("worker stopping"));
 
     const idle = this.#claims.idle();
-    if (!(await within(options.graceMs, idle))) {
-      this.#logger.warn({ running: this.#runner.running }, "grace is over");
+    if (!(await within(options.graceMs, idle, hurry))) {
+      const why = hurry?.aborted === true ? "grace is cut short" : "grace is over";
+      this.#logger.warn({ running: this.#runner.running }, why);
       this.#runner.abortAll(
         (jobId) =>
           new ShutdownError(
@@ -289,31 +354,14 @@ export class WorkerRun<Tx> {
         await within(handBackMs, idle);
       }
     }
+    await this.#requests.stop();
+    await within(1_000, this.#news.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
-    // Sends the last acks; what is not settled goes back to the queue.
-    await Promise.all(this.#consumers.map((consumer) => consumer.close()));
+    await this.#entrances.close();
     await this.#connection.close();
     await this.#presence.stop();
     await within(3_000, ownDatabase.close());
+    this.#strayErrors.remove();
     this.#logger.info({}, "worker stopped");
-  }
-}
-
-/** Resolves when the signal has aborted. */
-async function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  signal.addEventListener("abort", () => resolve(), { once: true });
-  await promise;
-}
-
-/** Waits for at most `milliseconds`; false if that was not enough. */
-async function within(milliseconds: number, work: Promise<unknown>): Promise<boolean> {
-  const timer = new AbortController();
-  const timeout = delay(milliseconds, false, { signal: timer.signal }).catch(() => false);
-  try {
-    return await Promise.race([work.then(() => true), timeout]);
-  } finally {
-    timer.abort();
   }
 }

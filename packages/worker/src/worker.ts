@@ -63,14 +63,20 @@ export interface Worker<Tx> extends AsyncDisposable {
   ): void;
   /**
    * Works until the signal aborts, then stops taking jobs, lets the running ones finish within the
-   * grace, hands back the rest without spending attempts, and resolves. Waits for a database or
-   * broker that is not there yet.
+   * grace, hands back the rest without spending attempts, and resolves. Ends in the same way by
+   * itself, when an operator asks for a restart or a limit of `recycle` is reached. Waits for a
+   * database or broker that is not there yet.
    *
+   * @throws the error itself, after draining, for an error that occurred outside any job
    * @throws ConfigError if handlers, queues and pool do not fit together
    * @throws SchemaVersionError if the schema is missing, older or newer
    * @throws DatabaseUnavailableError or BrokerUnavailableError where waiting cannot help
    */
-  run(options: { readonly signal: AbortSignal }): Promise<void>;
+  run(options: {
+    readonly signal: AbortSignal;
+    /** Cuts the grace short: what still runs is handed back at once. */
+    readonly hurrySignal?: AbortSignal | undefined;
+  }): Promise<void>;
   status(): WorkerStatus;
   /** Stops it as the signal of `run` does, and waits for the end. */
   [Symbol.asyncDispose](): Promise<void>;
@@ -104,8 +110,8 @@ class WaybillWorker<Tx> implements Worker<Tx> {
   ): void {
     this.#addJob(job, {
       kind: "plain",
-      // The payload was checked against the definition's schema.
-      handler: async (context) => await run(context),
+      // Payload and checkpoint were checked against the definition's schemas.
+      handler: async (context) => await run(context as Job<J, Tx>),
     });
   }
 
@@ -181,13 +187,17 @@ class WaybillWorker<Tx> implements Worker<Tx> {
   status(): WorkerStatus {
     const parts = this.#run?.status() ?? {
       workerId: undefined,
+      draining: false,
       database: "unavailable" as const,
+      running: 0,
+      finishedJobs: 0,
+      leftBehind: 0,
       queues: [],
     };
     return { state: this.#state, ...parts };
   }
 
-  run({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+  run({ signal, hurrySignal }: Parameters<Worker<Tx>["run"]>[0]): Promise<void> {
     if (this.#finished !== undefined) {
       return Promise.reject(
         new ConfigError("createWorker", [
@@ -195,13 +205,14 @@ class WaybillWorker<Tx> implements Worker<Tx> {
         ]),
       );
     }
-    this.#finished = this.#live(AbortSignal.any([signal, this.#disposal.signal])).finally(() => {
+    const end = AbortSignal.any([signal, this.#disposal.signal]);
+    this.#finished = this.#live(end, hurrySignal).finally(() => {
       this.#state = "stopped";
     });
     return this.#finished;
   }
 
-  async #live(signal: AbortSignal): Promise<void> {
+  async #live(signal: AbortSignal, hurrySignal: AbortSignal | undefined): Promise<void> {
     const options = this.#options;
     const subscriptions = this.#registry.subscriptions.map(({ subscription }) => subscription);
     const concurrencyOf = (queue: string): number | undefined =>
@@ -233,7 +244,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
     });
     this.#run = run;
     this.#state = "running";
-    await run.run(signal);
+    await run.run(signal, hurrySignal);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -2,6 +2,7 @@
 -- commit together. No row back: the job is not this attempt's any more, roll back.
 --
 -- $1 id, $2 queue, $3 token, $4 result as JSON text, or the empty text for none
+-- $5 'leased' where the delivery was acked before, so that a lease is to be deleted; else the empty text
 --
 -- Runs on the application's transaction. Plan: inbox_pkey. Caller: transactional handlers.
 with completed as (
@@ -23,6 +24,15 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
+),
+unleased as (
+  delete from waybill.timer as t
+  using completed as c
+  where $5::text = 'leased'
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
 select c.token::text as token
 from completed as c

@@ -1,12 +1,13 @@
 -- Ends a batch of running jobs as succeeded and stores what they gave back. A job that is missing
 -- in the answer is not this attempt's any more.
 --
--- $1 JSON array of {id, queue, token, result}; result is JSON text, or null for none
+-- $1 JSON array of {id, queue, token, result, leased}; result is JSON text, or null for none; leased is
+-- true where the delivery was acked before, so that a lease is to be deleted
 --
--- Plan: inbox_pkey of one partition a row. Caller: the worker's settlements.
+-- Plan: inbox_pkey of one partition a row, timer_pkey of leased ones. Caller: the worker's settlements.
 with done as (
-  select d.id, d.queue, d.token, d.result
-  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text)
+  select d.id, d.queue, d.token, d.result, d.leased
+  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text, leased boolean)
 ),
 completed as (
   update waybill.inbox as i
@@ -17,7 +18,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result
+  returning i.id, i.queue, d.result, d.leased
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -27,6 +28,15 @@ stored as (
   on conflict (id, queue) do update
   set result = excluded.result,
       created_at = excluded.created_at
+),
+unleased as (
+  delete from waybill.timer as t
+  using completed as c
+  where c.leased
+    and t.id = c.id
+    and t.queue = c.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
 select c.id::text as id, c.queue
 from completed as c

@@ -6,6 +6,7 @@
 --   id, queue, token
 --   terminal        true: dead-letter; false: try again in delay_ms
 --   unspent         true where no handler ran: the attempt is not counted
+--   leased          true where the delivery was acked before: its lease becomes the retry, or goes
 --   failure_class, message, stack, fingerprint
 --   type, version, payload, payload_base64, headers, priority, ordering_key, correlation_id,
 --   expires_at, enqueued_at        the envelope
@@ -14,7 +15,7 @@
 with failed as (
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
-    id uuid, queue text, token bigint, terminal boolean, unspent boolean, delay_ms double precision,
+    id uuid, queue text, token bigint, terminal boolean, unspent boolean, leased boolean, delay_ms double precision,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
@@ -62,12 +63,23 @@ waiting as (
     coalesce(e.enqueued_at, e.ended_at)
   from ended as e
   where e.state = 'retry_waiting'
-  -- A copy of the next dispatch may wait there already, held back while this attempt ran.
+  -- A copy of the next dispatch may wait there already, held back while this attempt ran, or the lease.
   on conflict (id, queue, kind, dispatch) do update
   set fire_at = excluded.fire_at,
       reason = excluded.reason,
       detail = excluded.detail,
-      parked_at = null
+      parked_at = null,
+      owner = null
+),
+unleased as (
+  delete from waybill.timer as t
+  using ended as e
+  where e.leased
+    and e.state <> 'retry_waiting'
+    and t.id = e.id
+    and t.queue = e.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 ),
 buried as (
   insert into waybill.dead_letter as l (

@@ -1,21 +1,41 @@
 -- Hands running jobs back without spending an attempt: their next delivery, this one included, runs
--- them at once. A job that is missing in the answer is not this attempt's any more.
+-- them at once. Where the delivery was acked before, the lease becomes that delivery. A job that is
+-- missing in the answer is not this attempt's any more.
 --
--- $1 JSON array of {id, queue, token, dispatch}; dispatch is that of the delivery handed back
+-- $1 JSON array of {id, queue, token, dispatch, leased}; dispatch is that of the delivery handed back,
+-- leased is true where it was acked before
 --
--- Plan: inbox_pkey of one partition a row. Caller: the worker's shutdown and its quarantine.
-with released as (
-  select r.id, r.queue, r.token, r.dispatch
-  from jsonb_to_recordset($1::jsonb) as r (id uuid, queue text, token bigint, dispatch integer)
+-- Plan: inbox_pkey of one partition a row, timer_pkey of leased ones. Caller: the worker's shutdown and
+-- its quarantine.
+with given as (
+  select g.id, g.queue, g.token, g.dispatch, g.leased
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, dispatch integer, leased boolean)
+),
+released as (
+  update waybill.inbox as i
+  set state = 'retry_waiting',
+      attempt = greatest(0, i.attempt - 1),
+      dispatch = least(i.dispatch, g.dispatch) - 1,
+      owner = null
+  from given as g
+  where i.id = g.id
+    and i.queue = g.queue
+    and i.token = g.token
+    and i.state = 'running'
+  returning i.id, i.queue, g.leased
+),
+fired as (
+  update waybill.timer as t
+  set fire_at = clock_timestamp(),
+      reason = 'held',
+      detail = 'handed back by its worker',
+      owner = null
+  from released as r
+  where r.leased
+    and t.id = r.id
+    and t.queue = r.queue
+    and t.kind = 'job'
+    and t.reason = 'lease'
 )
-update waybill.inbox as i
-set state = 'retry_waiting',
-    attempt = greatest(0, i.attempt - 1),
-    dispatch = least(i.dispatch, r.dispatch) - 1,
-    owner = null
+select r.id::text as id, r.queue
 from released as r
-where i.id = r.id
-  and i.queue = r.queue
-  and i.token = r.token
-  and i.state = 'running'
-returning i.id::text as id, i.queue

@@ -1,0 +1,25 @@
+import type { InboxStore, JobRef } from "@waybill/postgres";
+import type { DatabaseGate } from "./database-gate.ts";
+import { databaseErrorKind } from "./own-database.ts";
+
+/**
+ * Reads a job's newest checkpoint, waiting for the database while it is down: to begin without it
+ * would do work twice, and to fail would spend an attempt on an outage.
+ *
+ * @throws the reason of the worker's end
+ */
+export async function readCheckpoint(
+  store: Pick<InboxStore, "checkpoint">,
+  gate: DatabaseGate,
+  job: JobRef,
+): Promise<string | undefined> {
+  for (;;) {
+    await gate.whenOpen();
+    try {
+      return await store.checkpoint(job);
+    } catch (error) {
+      if (databaseErrorKind(error) !== "down") throw error;
+      gate.close(error);
+    }
+  }
+}

@@ -1,0 +1,32 @@
+import type { Consumer } from "@waybill/rabbitmq";
+
+/** Why a queue's deliveries are not wanted. */
+export type ShutReason =
+  | "database unavailable"
+  | "worker draining"
+  | "worker stopping"
+  | "slots taken";
+
+/** The way in from one queue: open while nothing speaks against it. */
+export class Door {
+  readonly #consumer: Pick<Consumer, "pause" | "resume">;
+  readonly #reasons = new Set<ShutReason>();
+
+  constructor(consumer: Pick<Consumer, "pause" | "resume">) {
+    this.#consumer = consumer;
+  }
+
+  get isOpen(): boolean {
+    return this.#reasons.size === 0;
+  }
+
+  /** Resolves when the broker sends no more. */
+  async shut(reason: ShutReason): Promise<void> {
+    this.#reasons.add(reason);
+    await this.#consumer.pause(reason, reason === "slots taken");
+  }
+
+  open(reason: ShutReason): void {
+    if (this.#reasons.delete(reason) && this.isOpen) this.#consumer.resume();
+  }
+}

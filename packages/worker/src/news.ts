@@ -1,0 +1,50 @@
+import type { Logger } from "@waybill/core";
+import type { InboxStore } from "@waybill/postgres";
+
+/** Milliseconds that a change waits for others. */
+const gatherMs = 50;
+/** Jobs told of in one statement. */
+const batchMax = 1_000;
+
+/**
+ * Tells those who watch jobs that something has changed. Only a hint that makes them look at once:
+ * one that is lost is found by their next look. Says nothing while nobody watches.
+ */
+export class News {
+  readonly #store: Pick<InboxStore, "tell">;
+  readonly #logger: Logger;
+  #changed = new Set<string>();
+  #timer: NodeJS.Timeout | undefined;
+  /** True while somebody watches jobs. */
+  watched = false;
+
+  constructor(store: Pick<InboxStore, "tell">, logger: Logger) {
+    this.#store = store;
+    this.#logger = logger;
+  }
+
+  changed(jobId: string): void {
+    if (!this.watched) return;
+    this.#changed.add(jobId);
+    this.#timer ??= setTimeout(() => void this.#tell(), gatherMs).unref();
+  }
+
+  /** Tells what is still untold. Never rejects. */
+  async flush(): Promise<void> {
+    clearTimeout(this.#timer);
+    await this.#tell();
+  }
+
+  async #tell(): Promise<void> {
+    this.#timer = undefined;
+    const ids = [...this.#changed];
+    this.#changed = new Set();
+    try {
+      for (let from = 0; from < ids.length; from += batchMax) {
+        await this.#store.tell(ids.slice(from, from + batchMax));
+      }
+    } catch (err) {
+      this.#logger.debug({ err }, "watchers could not be told");
+    }
+  }
+}

@@ -1,0 +1,100 @@
+/** What goes in and out of a handler, checked: payload, checkpoint, result. */
+
+import {
+  decodePayload,
+  encodePayload,
+  type Envelope,
+  PayloadError,
+  payloadBytesMax,
+  type StandardSchema,
+  validateValue,
+  type ValueIssue,
+} from "@waybill/core";
+import type { Registration } from "./registry.ts";
+import { upcast } from "./upcast.ts";
+
+/** Largest result, in bytes of JSON: 64 KiB. */
+export const resultBytesMax = 65_536;
+/** Largest checkpoint, in bytes of JSON: 64 KiB. */
+export const checkpointBytesMax = 65_536;
+
+type Checked = Pick<
+  Registration<never>,
+  "name" | "version" | "payload" | "checkpoint" | "result" | "upcasters"
+>;
+
+const located = (part: string, issues: readonly ValueIssue[]): ValueIssue[] =>
+  issues.map(({ path, message }) => ({
+    path: path === "" ? `(${part})` : `(${part}).${path}`,
+    message,
+  }));
+
+/**
+ * The payload as the handler gets it.
+ *
+ * @throws PayloadError
+ */
+export async function payloadOf(registration: Checked, envelope: Envelope): Promise<unknown> {
+  const { name, payload: schema } = registration;
+  if (envelope.payloadBase64) throw new PayloadError(name, [{ path: "", message: "is not text" }]);
+  const decoded = decodePayload(envelope.payload, payloadBytesMax);
+  if (decoded.issues !== undefined) throw new PayloadError(name, decoded.issues);
+  const valid = await validateValue(schema, upcast(registration, envelope.version, decoded.value));
+  if (valid.issues !== undefined) throw new PayloadError(name, valid.issues);
+  return valid.value;
+}
+
+/** The JSON text of a value that fits its schema and a limit. */
+async function textOf(
+  name: string,
+  part: "checkpoint" | "result",
+  schema: StandardSchema,
+  value: unknown,
+  bytesMax: number,
+): Promise<string> {
+  // Before the schema runs: it would overflow the stack on a deep value and hang on a cycle.
+  const encoded = encodePayload(value, bytesMax);
+  if (encoded.issues !== undefined) throw new PayloadError(name, located(part, encoded.issues));
+  const valid = await validateValue(schema, value);
+  if (valid.issues !== undefined) throw new PayloadError(name, located(part, valid.issues));
+  return encoded.text;
+}
+
+/**
+ * A handler's result as JSON text; null where the definition has no schema for one.
+ *
+ * @throws PayloadError
+ */
+export async function resultText(registration: Checked, value: unknown): Promise<string | null> {
+  const { name, result: schema } = registration;
+  return schema === undefined ? null : textOf(name, "result", schema, value, resultBytesMax);
+}
+
+/**
+ * A checkpoint as JSON text.
+ *
+ * @throws PayloadError
+ */
+export async function checkpointText(registration: Checked, value: unknown): Promise<string> {
+  const { name, checkpoint: schema } = registration;
+  if (schema === undefined) {
+    throw new PayloadError(name, [
+      { path: "(checkpoint)", message: "has no schema; add `checkpoint` to the job's definition" },
+    ]);
+  }
+  return textOf(name, "checkpoint", schema, value, checkpointBytesMax);
+}
+
+/**
+ * A stored checkpoint as the handler gets it. One that does not fit the schema any more fails the
+ * job for good: to begin again without it could repeat what it stands for.
+ *
+ * @throws PayloadError
+ */
+export async function checkpointOf(registration: Checked, text: string): Promise<unknown> {
+  const { name, checkpoint: schema } = registration;
+  if (schema === undefined) return undefined;
+  const valid = await validateValue(schema, JSON.parse(text));
+  if (valid.issues === undefined) return valid.value;
+  throw new PayloadError(name, located("stored checkpoint", valid.issues));
+}
