@@ -84,7 +84,7 @@ test("dead workers are listed where they are asked for, with the running jobs th
   await app.pool.query("update waybill.inbox set owner = $1", [expired]);
 
   const listed = await workersOf(app).list();
-  const all = await workersOf(app).list({ dead: true });
+  const all = await workersOf(app).list({ dead: true, ownedJobs: true });
 
   expect(listed.map(({ id }) => id)).toEqual([alive]);
   expect(all.map(({ id, alive: lives, ownedJobs }) => [id, lives, ownedJobs])).toEqual([

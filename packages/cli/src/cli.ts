@@ -10,6 +10,7 @@ import { addMigrateCommand } from "./commands/migrate.ts";
 import { addRelayCommand } from "./commands/relay.ts";
 import { addTopologyCommand } from "./commands/topology.ts";
 import { addWorkerCommand } from "./commands/worker.ts";
+import { addWorkersCommand } from "./commands/workers.ts";
 import { readEnvironment } from "./env.ts";
 import { type ExitCode, exitCodes } from "./exit-codes.ts";
 import { exitCodeOf, renderError } from "./render-error.ts";
@@ -51,6 +52,7 @@ export function buildCommand(program: Program): CommandUnknownOpts {
   addTopologyCommand(root, program);
   addJobsCommand(root, program);
   addDeadCommand(root, program);
+  addWorkersCommand(root, program);
   addDoctorCommand(root, program);
   return root;
 }

@@ -1,13 +1,21 @@
 import { userInfo } from "node:os";
 import {
   createJobs,
+  createWorkers,
   type Database,
   type Jobs,
   pgExecutor,
   requireSchemaVersion,
+  type Workers,
 } from "@waybill/postgres";
 import type { Client } from "pg";
 import { withDatabase } from "./database.ts";
+
+/** Where a command looks and acts. */
+export interface StoreSettings {
+  readonly databaseUrl: string;
+  readonly schema: string;
+}
 
 /** Transactions on the command's one connection. */
 function databaseOn(client: Client): Database<Client> {
@@ -39,12 +47,24 @@ function actorName(): string {
 
 /** Runs `work` with the jobs of a schema. */
 export async function withJobs<T>(
-  settings: { readonly databaseUrl: string; readonly schema: string },
+  settings: StoreSettings,
   work: (jobs: Jobs<Client>) => Promise<T>,
 ): Promise<T> {
   const { databaseUrl, schema } = settings;
   return await withDatabase(databaseUrl, async (client) => {
     await requireSchemaVersion(client, schema);
     return await work(createJobs({ database: databaseOn(client), schema, actor: actorName() }));
+  });
+}
+
+/** Runs `work` with the workers of a schema. */
+export async function withWorkers<T>(
+  settings: StoreSettings,
+  work: (workers: Workers<Client>) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, schema } = settings;
+  return await withDatabase(databaseUrl, async (client) => {
+    await requireSchemaVersion(client, schema);
+    return await work(createWorkers({ database: databaseOn(client), schema, actor: actorName() }));
   });
 }

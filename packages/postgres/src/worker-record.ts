@@ -39,7 +39,7 @@ export interface WorkerRecord {
   readonly leaseUntil: Date;
   /** What is left of its lease, by the database's clock; 0 where it is over. */
   readonly leaseLeftMs: number;
-  /** Running jobs that a dead worker still owns; null for one that is alive. */
+  /** Running jobs that a dead worker still owns; null where that was not asked for, or it is alive. */
   readonly ownedJobs: number | null;
 }
 

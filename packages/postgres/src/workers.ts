@@ -37,11 +37,15 @@ export interface WorkersOptions<Tx> {
 /** Which workers to list. */
 export interface WorkerFilter<Tx> {
   /**
-   * Dead workers as well, with the jobs that they still own; reads the whole inbox where there are
-   * any.
+   * Dead workers as well, as long as the relay's pruner has not removed them.
    * @default false
    */
   readonly dead?: boolean | undefined;
+  /**
+   * Count the running jobs that dead workers still own; reads the whole inbox where there are any.
+   * @default false
+   */
+  readonly ownedJobs?: boolean | undefined;
   /** Runs in this transaction of the application; in one of its own where it is left out. */
   readonly tx?: Tx | undefined;
 }
@@ -135,13 +139,13 @@ function chosenBy(
   alive: readonly WorkerRecord[],
 ): readonly WorkerRecord[] {
   const { workers, queue } = selector;
-  const known = (words: readonly string[]): string =>
-    words.length === 0 ? "no worker is alive" : `alive are ${[...new Set(words)].join(", ")}`;
+  const names = [...new Set(alive.map(({ name }) => name))].join(", ");
+  const known = names === "" ? "no worker is alive" : `alive are ${names}`;
   const issues = (workers ?? [])
     .filter((name) => !alive.some((worker) => isNamed(worker, name)))
     .map((name) => ({
       path: "workers",
-      message: `${JSON.stringify(name.slice(0, 80))} is no living worker's name or id; ${known(alive.map((worker) => worker.name))}`,
+      message: `${JSON.stringify(name.slice(0, 80))} is no living worker's name or id; ${known}`,
     }));
   if (queue !== undefined && !alive.some((worker) => worker.queues.includes(queue))) {
     const consumed = [...new Set(alive.flatMap((worker) => worker.queues))].sort();
@@ -191,8 +195,11 @@ export function createWorkers<Tx>(options: WorkersOptions<Tx>): Workers<Tx> {
     return database.transaction((own) => on(database.executor(own)));
   };
 
-  const read = async (run: Run, dead: boolean): Promise<readonly WorkerRecord[]> => {
-    const rows = await run(statements.list_workers, [String(dead)]);
+  const read = async (
+    run: Run,
+    { dead = false, ownedJobs = false }: WorkerFilter<Tx> = {},
+  ): Promise<readonly WorkerRecord[]> => {
+    const rows = await run(statements.list_workers, [String(dead), String(ownedJobs)]);
     return rows.map((row) => workerRecordOf(JSON.parse(String(row["worker"])) as JsonRow));
   };
 
@@ -209,7 +216,7 @@ export function createWorkers<Tx>(options: WorkersOptions<Tx>): Workers<Tx> {
       tx: anything,
     });
     return within(act.tx, async (run) => {
-      const chosen = chosenBy(subject, selector, await read(run, false));
+      const chosen = chosenBy(subject, selector, await read(run));
       const rows = await run(statements.request_stop, [
         request,
         JSON.stringify(chosen.map(({ id }) => id)),
@@ -217,21 +224,23 @@ export function createWorkers<Tx>(options: WorkersOptions<Tx>): Workers<Tx> {
         act.reason ?? "",
       ]);
       const asked = new Set(rows.map((row) => String(row["id"])));
-      return (await read(run, false)).filter(({ id }) => asked.has(id));
+      return (await read(run)).filter(({ id }) => asked.has(id));
     });
   };
 
   return {
     async list(filter = {}) {
-      checkOptions("workers.list", filter, { dead: optional(booleanRule), tx: anything });
-      return within(filter.tx, (run) => read(run, filter.dead === true));
+      checkOptions("workers.list", filter, {
+        dead: optional(booleanRule),
+        ownedJobs: optional(booleanRule),
+        tx: anything,
+      });
+      return within(filter.tx, (run) => read(run, filter));
     },
     async select(selector, more = {}) {
       checkSelector("workers.select", selector);
       checkOptions("workers.select", more, { tx: anything });
-      return within(more.tx, async (run) =>
-        chosenBy("workers.select", selector, await read(run, false)),
-      );
+      return within(more.tx, async (run) => chosenBy("workers.select", selector, await read(run)));
     },
     drain: (selector, act = {}) => ask("drain", selector, act),
     restart: (selector, act = {}) => ask("restart", selector, act),
