@@ -1,6 +1,8 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
+import { silentLogger } from "@waybill/core";
 import { migrate } from "@waybill/postgres";
+import { createBrokerConnection, queueDepth } from "@waybill/rabbitmq";
 import {
   createTestDatabase,
   createTestVhost,
@@ -110,23 +112,94 @@ test("a worker that is told to stop finishes the job that it runs", async () => 
   expect(relay.hasExited).toBe(false);
 });
 
-test("a second signal ends a worker at once, whatever it runs", async () => {
+test("a second signal hurries a worker, which still ends with 0", async () => {
   await using place = await startPlace();
-  await using relay = await startCli(["relay"], place.env);
-  await using worker = await startCli(["worker", moduleOf("slow.ts")], place.env);
-  const holder = await place.database.pool.connect();
-  await holder.query("select pg_advisory_lock(1)");
+  await using worker = await startCli(
+    ["worker", moduleOf("by-name.ts"), "--name", "hurries"],
+    place.env,
+  );
 
-  await place.enqueue("ada@example.com");
-  await worker.waitForLine("handling ada@example.com", { deadlineMs: 25_000 });
-  worker.kill("SIGINT");
+  await worker.waitForLine("running", { deadlineMs: 25_000 });
+  worker.kill("SIGTERM");
+  await worker.waitForLine("draining, hurried false");
+  worker.kill("SIGTERM");
+
+  expect(await worker.exited).toEqual({ code: 0, signal: null });
+  expect(logOf(worker).map(({ msg }) => msg)).toEqual(
+    expect.arrayContaining([
+      "stopping, send the signal again not to wait for running jobs",
+      "handing running jobs back, send the signal again to end at once",
+      "worker stopped",
+    ]),
+  );
+});
+
+test("a third signal ends a worker at once, whatever it runs", async () => {
+  await using place = await startPlace();
+  await using worker = await startCli(
+    ["worker", moduleOf("by-name.ts"), "--name", "deaf"],
+    place.env,
+  );
+
+  await worker.waitForLine("running", { deadlineMs: 25_000 });
+  worker.kill("SIGTERM");
   await worker.waitForLine("stopping, send the signal again");
+  worker.kill("SIGTERM");
+  await worker.waitForLine("handing running jobs back");
   worker.kill("SIGINT");
-  const exit = await worker.exited;
-  holder.release(true);
 
-  expect(exit).toEqual({ code: 130, signal: null });
-  expect(relay.hasExited).toBe(false);
+  expect(await worker.exited).toEqual({ code: 130, signal: null });
+});
+
+test("a second signal ends a relay at once, whatever it waits for", async () => {
+  await using place = await startPlace();
+  await using proxy = await startProxy(place.vhost.url);
+  await using broker = createBrokerConnection({
+    url: place.vhost.url,
+    name: "test",
+    logger: silentLogger,
+  });
+  await broker.tryReady();
+  await runCli(["topology", "apply", "--queue", "emails"], place.env);
+  await using relay = await startCli(["relay", "--grace", "10m"], {
+    ...place.env,
+    RABBITMQ_URL: proxy.url(place.vhost.url),
+  });
+  await relay.waitForLine("relay leads", { deadlineMs: 25_000 });
+
+  const arrived = (messages: number): Promise<boolean> =>
+    eventually(async () => (await queueDepth(broker, "waybill.emails"))?.messages === messages);
+  await place.enqueue("ada@example.com");
+  await arrived(1);
+
+  // The second message arrives, its confirm does not: so the relay has something to wait for.
+  proxy.blackHole("in");
+  await place.enqueue("bob@example.com");
+  await arrived(2);
+  relay.kill("SIGINT");
+  await relay.waitForLine("stopping, send the signal again to end at once");
+  relay.kill("SIGINT");
+
+  expect(await relay.exited).toEqual({ code: 130, signal: null });
+});
+
+test("a worker that ends by itself ends the command with 0, without a signal", async () => {
+  await using place = await startPlace();
+
+  const ended = await runCli(["worker", moduleOf("by-name.ts"), "--name", "ends"], place.env);
+
+  expect(ended.code).toBe(0);
+  expect(ended.stdout).toMatch(/"msg":"worker stopped"/);
+  expect(ended.stderr).toBe("");
+});
+
+test("a worker that fails outside its jobs ends the command with 1 and the error on stderr", async () => {
+  await using place = await startPlace();
+
+  const failed = await runCli(["worker", moduleOf("by-name.ts"), "--name", "fails"], place.env);
+
+  expect(failed.code).toBe(1);
+  expect(failed.stderr).toMatch(/the customer cache is corrupt/);
 });
 
 test("a daemon waits for a server and a schema that are not there yet, and says so", async () => {

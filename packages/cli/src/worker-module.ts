@@ -32,7 +32,15 @@ export interface WorkerEnvironment {
 
 /** What `waybill worker` runs: a worker of @waybill/worker, by its shape. */
 export interface RunnableWorker extends AsyncDisposable {
-  run(options: { readonly signal: AbortSignal }): Promise<void>;
+  /**
+   * Works until `signal` aborts, then drains; when `hurrySignal` aborts as well, it hands running jobs
+   * back without waiting for them. It may also resolve by itself, to be started anew; when it
+   * rejects, the process ends with exit code 1.
+   */
+  run(options: {
+    readonly signal: AbortSignal;
+    readonly hurrySignal?: AbortSignal | undefined;
+  }): Promise<void>;
 }
 
 /** What a worker module may export as `worker`. */

@@ -27,7 +27,7 @@ export function addRelayCommand(root: CommandUnknownOpts, program: Program): voi
         // Only this command needs it: the others start sooner without.
         const { createRelay } = await import("@waybill/relay");
         const logger = createLogger(settings.logLevel ?? "info", "stdout");
-        using stop = onStopSignals(logger);
+        using stop = onStopSignals(logger, "end");
         const { schema, name, graceMs } = settings;
         // Made first: options out of bounds should say so before anything waits.
         await using relay = createRelay({

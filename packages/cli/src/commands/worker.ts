@@ -10,9 +10,14 @@ import { loadWorker } from "../worker-module.ts";
 const help = `
 The module exports \`worker\`: what createWorker returned, or a function
 ({ databaseUrl, broker, schema, logger, name, graceMs }) => createWorker({ … }).
-TypeScript runs as it is. SIGTERM and SIGINT drain; a second signal ends at once.`;
+TypeScript runs as it is. SIGTERM and SIGINT drain; a second signal hands running jobs back without
+waiting for them; a third ends at once. It also ends, with exit code 0, when it is told to restart
+(waybill workers restart) or has reached a limit of its option recycle: run it under a supervisor.`;
 
-/** `waybill worker <module>`: runs the handlers of a module until a signal. */
+/**
+ * `waybill worker <module>`: runs the handlers of a module until a signal, or until the worker ends
+ * by itself to be started anew.
+ */
 export function addWorkerCommand(root: CommandUnknownOpts, program: Program): void {
   addDaemonOptions(
     root
@@ -23,7 +28,7 @@ export function addWorkerCommand(root: CommandUnknownOpts, program: Program): vo
     .action(async (path, options, command) => {
       await program.run(command, ["databaseUrl", "rabbitmqUrl"], async ({ settings }) => {
         const logger = createLogger(settings.logLevel ?? "info", "stdout");
-        using stop = onStopSignals(logger);
+        using stop = onStopSignals(logger, "hurry");
         // Loaded first: a module that cannot run should say so before anything waits.
         const worker = await loadWorker(path, {
           databaseUrl: settings.databaseUrl,
@@ -46,7 +51,8 @@ export function addWorkerCommand(root: CommandUnknownOpts, program: Program): vo
           logger,
           signal: stop.signal,
         });
-        if (ready) await running.run({ signal: stop.signal });
+        const { signal, hurrySignal } = stop;
+        if (ready) await running.run({ signal, hurrySignal });
         logger.info({}, "worker stopped");
         return exitCodes.ok;
       });
