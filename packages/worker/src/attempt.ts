@@ -6,80 +6,22 @@
  * left behind: its slot is free, and whatever it does later has no effect on the job.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
 import {
-  type Envelope,
   JobCancelledError,
   JobTimeoutError,
   LeaseLostError,
-  type Logger,
   NotInTransactionError,
-  TransactionMisusedError,
 } from "@waybill/core";
-import {
-  type Database,
-  type JobFence,
-  type JobRef,
-  type OwnedJob,
-  type SqlExecutor,
-  sqlStateOf,
-  unavailableError,
-} from "@waybill/postgres";
+import type { JobRef } from "@waybill/postgres";
+import type { AttemptEnvironment, AttemptInput, AttemptOutcome } from "./attempt-parts.ts";
+import { AttemptTransactions } from "./attempt-transactions.ts";
 import { type CurrentJob, currentJob } from "./current-job.ts";
-import type { Internals } from "./internals.ts";
-import { ProgressReporter, type ProgressWriter } from "./progress.ts";
+import { ProgressReporter } from "./progress.ts";
 import type { AnyContext, Registration } from "./registry.ts";
 import { checkpointOf, checkpointText, payloadOf, resultText } from "./values.ts";
 
-/** In-process tries after a serialization failure or deadlock; they spend no attempt. */
-const raceTries = 3;
-/** How long a transaction that cannot begin is tried again, in milliseconds. */
-const beginPatienceMs = 60_000;
 /** setTimeout takes at most 2^31 - 1 milliseconds; definitions allow 30 days. */
 const timeoutMax = 2_147_483_647;
-
-/**
- * How an attempt ended.
- *
- * - `returned`: a plain handler gave its result; the completion is still to be recorded
- * - `committed`: the outcome is in the database with the effects
- * - `failed`: with what was thrown
- * - `doubtful`: COMMIT got no answer; the inbox knows
- */
-export type AttemptOutcome =
-  | { readonly kind: "returned"; readonly result: string | null }
-  | { readonly kind: "committed" }
-  | { readonly kind: "failed"; readonly error: unknown }
-  | { readonly kind: "doubtful"; readonly error: unknown };
-
-/** What all attempts of a worker share. */
-export interface AttemptEnvironment<Tx> {
-  readonly database: Database<Tx>;
-  readonly fence: JobFence;
-  readonly logger: Logger;
-  readonly internals: Internals;
-  /** How long a handler may go on after it was told to stop, in milliseconds. */
-  readonly abandonMs: number;
-  /** True when the worker has ended: nothing can be recorded any more. */
-  readonly isStopped: () => boolean;
-  /** The newest checkpoint of a job as JSON text. */
-  readonly readCheckpoint: (job: JobRef) => Promise<string | undefined>;
-  readonly progress: Pick<ProgressWriter, "write">;
-}
-
-/** A claimed job with its handler. */
-export interface AttemptInput<Tx> {
-  readonly envelope: Envelope;
-  readonly owned: OwnedJob;
-  readonly attempt: number;
-  readonly registration: Registration<Tx>;
-  /** Around the writing of the job's end; see Holding. */
-  readonly holding: { begin(): Promise<OwnedJob>; end(): void };
-}
-
-interface Phase {
-  phase: "begin" | "work" | "commit";
-}
 
 /** See the head of the file. */
 export class Attempt<Tx> {
@@ -88,6 +30,7 @@ export class Attempt<Tx> {
   readonly #controller = new AbortController();
   readonly #abandoned = Promise.withResolvers<AttemptOutcome>();
   readonly #progress: ProgressReporter;
+  readonly #transactions: AttemptTransactions<Tx>;
   readonly #timers = new Set<NodeJS.Timeout>();
   /** What was thrown outside the handler's promise. */
   #stray: { readonly error: unknown } | undefined;
@@ -104,6 +47,13 @@ export class Attempt<Tx> {
     this.#input = input;
     const { owned, registration } = input;
     this.#progress = new ProgressReporter(owned, registration.name, environment.progress);
+    this.#transactions = new AttemptTransactions({
+      environment,
+      input,
+      signal: this.signal,
+      checkStopped: () => this.#checkStopped(),
+      checkOwnership: () => this.#checkOwnership(),
+    });
   }
 
   get job(): JobRef {
@@ -215,7 +165,7 @@ export class Attempt<Tx> {
       const context = this.#contextOf(await payloadOf(registration, envelope));
       const { run } = registration;
       if (run.kind === "transactional") {
-        return await this.#inTransaction((tx) => run.handler(context, tx));
+        return this.#blamed(await this.#transactions.ending((tx) => run.handler(context, tx)));
       }
       const checkpoint = await this.#readCheckpoint();
       const value =
@@ -224,14 +174,21 @@ export class Attempt<Tx> {
           : await run.handler({
               ...context,
               checkpoint,
-              transaction: (work) => this.#guardedTransaction(work),
+              transaction: (work) => this.#transactions.guarded(work),
               saveCheckpoint: (tx, given) => this.#saveCheckpoint(tx, given),
             });
       this.#checkStopped();
       return { kind: "returned", result: await resultText(registration, value) };
     } catch (error) {
-      return { kind: "failed", error: this.#stray === undefined ? error : this.#stray.error };
+      return this.#blamed({ kind: "failed", error });
     }
+  }
+
+  /** What was thrown outside the handler's promise is why it failed, whatever it threw itself. */
+  #blamed(outcome: AttemptOutcome): AttemptOutcome {
+    return outcome.kind === "failed" && this.#stray !== undefined
+      ? { kind: "failed", error: this.#stray.error }
+      : outcome;
   }
 
   #contextOf(payload: unknown): AnyContext {
@@ -293,95 +250,4 @@ export class Attempt<Tx> {
     const reason: unknown = this.signal.reason;
     if (this.#isAbandoned || reason instanceof LeaseLostError) throw reason as Error;
   }
-
-  async #guardedTransaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
-    const { database, fence } = this.#environment;
-    const { owned } = this.#input;
-    this.#checkOwnership();
-    return await database.transaction(async (tx) => {
-      const value = await work(tx);
-      this.#checkOwnership();
-      const executor = database.executor(tx);
-      this.#checkTransaction(executor);
-      if (!(await fence.guard(executor, owned))) throw new LeaseLostError(owned.id);
-      return value;
-    });
-  }
-
-  #checkTransaction(executor: SqlExecutor): void {
-    if (executor.inTransaction?.() !== false) return;
-    throw new TransactionMisusedError(
-      `Cannot commit job ${this.#input.envelope.id}: its transaction was ended by the handler. Return to commit, throw to roll back.`,
-    );
-  }
-
-  async #inTransaction(handler: (tx: Tx) => Promise<unknown>): Promise<AttemptOutcome> {
-    const startedAt = performance.now();
-    for (let races = 0, begins = 1; ;) {
-      const progress: Phase = { phase: "begin" };
-      try {
-        await this.#transaction(handler, progress);
-        await this.#environment.internals.failpoint("worker.afterCommit");
-        return { kind: "committed" };
-      } catch (error) {
-        if (this.signal.aborted) return this.#outcomeOf(error, progress.phase);
-        if (progress.phase === "begin") {
-          // No connection to be had: nothing has run, so nothing is spent.
-          if (performance.now() - startedAt > beginPatienceMs) return { kind: "failed", error };
-          await this.#pause(Math.min(5_000, 100 * 2 ** begins));
-          begins += 1;
-        } else if (isLostRace(error) && races < raceTries) {
-          races += 1;
-          await this.#pause(20 * 2 ** races);
-        } else {
-          return this.#outcomeOf(error, progress.phase);
-        }
-        if (this.signal.aborted) return { kind: "failed", error };
-      }
-    }
-  }
-
-  /** Half of it certain, half by chance. */
-  async #pause(bound: number): Promise<void> {
-    const { random } = this.#environment.internals;
-    const wait = bound / 2 + (random() * bound) / 2;
-    await delay(wait, undefined, { signal: this.signal }).catch(() => undefined);
-  }
-
-  #outcomeOf(error: unknown, phase: Phase["phase"]): AttemptOutcome {
-    // A refusal by PostgreSQL is an answer. Anything else at COMMIT may hide a commit.
-    const isAnswer =
-      sqlStateOf(error) !== undefined && unavailableError("commit", error) === undefined;
-    const isOurs = error instanceof TransactionMisusedError;
-    if (phase === "commit" && !isAnswer && !isOurs) return { kind: "doubtful", error };
-    return { kind: "failed", error: this.#stray === undefined ? error : this.#stray.error };
-  }
-
-  async #transaction(handler: (tx: Tx) => Promise<unknown>, progress: Phase): Promise<void> {
-    const { database, fence, internals } = this.#environment;
-    const { holding, registration } = this.#input;
-    try {
-      await database.transaction(async (tx) => {
-        progress.phase = "work";
-        const value = await handler(tx);
-        const result = await resultText(registration, value);
-        this.#checkStopped();
-        this.#checkOwnership();
-        const executor = database.executor(tx);
-        this.#checkTransaction(executor);
-        const owned = await holding.begin();
-        if (!(await fence.complete(executor, owned, result))) throw new LeaseLostError(owned.id);
-        await internals.failpoint("worker.beforeCommit");
-        progress.phase = "commit";
-      });
-    } finally {
-      holding.end();
-    }
-  }
-}
-
-/** True where PostgreSQL rolled the transaction back only because of another one. */
-function isLostRace(error: unknown): boolean {
-  const state = sqlStateOf(error);
-  return state === "40001" || state === "40P01";
 }

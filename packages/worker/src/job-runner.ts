@@ -17,7 +17,8 @@ import {
   statedFailure,
 } from "@waybill/core";
 import type { CancelRequest, ClaimedRow, FailureRecord, JobRef } from "@waybill/postgres";
-import { Attempt, type AttemptEnvironment, type AttemptOutcome } from "./attempt.ts";
+import { Attempt } from "./attempt.ts";
+import type { AttemptEnvironment, AttemptOutcome } from "./attempt-parts.ts";
 import { Holding } from "./holding.ts";
 import type { Incoming } from "./incoming.ts";
 import type { News } from "./news.ts";

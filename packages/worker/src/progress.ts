@@ -3,6 +3,7 @@
  * they commit, and thrown away where it cannot be written, so that it never fails a job.
  */
 
+import { setTimeout as delay } from "node:timers/promises";
 import { type Logger, PayloadError, type ValueIssue } from "@waybill/core";
 import type { InboxStore, OwnedJob, ProgressReport } from "@waybill/postgres";
 
@@ -90,7 +91,7 @@ export class ProgressWriter {
   }
 
   async #flush(): Promise<void> {
-    await new Promise((resolve) => setTimeout(resolve, gatherMs));
+    await delay(gatherMs);
     const reports = [...this.#waiting.values()];
     this.#waiting = new Map();
     if (reports.length === 0) return;
@@ -112,6 +113,8 @@ export class ProgressReporter {
   #writtenAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
   #ended = false;
+  /** The last write, which may be under way. */
+  #lastWrite: Promise<void> = Promise.resolve();
 
   constructor(owned: OwnedJob, jobName: string, writer: Pick<ProgressWriter, "write">) {
     this.#owned = owned;
@@ -132,19 +135,20 @@ export class ProgressReporter {
     if (this.#ended) return;
     this.#current = merged;
     const wait = this.#waitMs();
-    if (wait <= 0) void this.#write();
-    else this.#timer ??= setTimeout(() => void this.#write(), wait).unref();
+    if (wait <= 0) this.#write();
+    else this.#timer ??= setTimeout(() => this.#write(), wait).unref();
   }
 
   /** Writes the last report, if it is not written yet. Never rejects. */
   async end(): Promise<void> {
     this.#ended = true;
     clearTimeout(this.#timer);
-    if (this.#written === this.#current || Object.keys(this.#current).length === 0) return;
-    const patience = new Promise<void>((resolve) => {
-      setTimeout(resolve, lastWriteMs).unref();
-    });
-    await Promise.race([this.#write(), patience]);
+    if (this.#written === undefined && Object.keys(this.#current).length === 0) return;
+    if (this.#written !== this.#current) this.#write();
+    const patience = new AbortController();
+    const timeout = delay(lastWriteMs, undefined, { signal: patience.signal, ref: false });
+    await Promise.race([this.#lastWrite, timeout.catch(() => undefined)]);
+    patience.abort();
   }
 
   /** Milliseconds until the present report is worth a write. */
@@ -160,12 +164,12 @@ export class ProgressReporter {
     return (isFar ? writeSoonMs : writeEveryMs) - since;
   }
 
-  async #write(): Promise<void> {
+  #write(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#written = this.#current;
     this.#writtenAt = performance.now();
     const { stage = null, done = null, total = null } = this.#current;
-    await this.#writer.write({ ...this.#owned, stage, done, total });
+    this.#lastWrite = this.#writer.write({ ...this.#owned, stage, done, total });
   }
 }

@@ -123,7 +123,11 @@ export async function createCourier(
 
   const round = async (now = false): Promise<number> => {
     const moved = await database.pool.query(
-      `with due as (delete from waybill.timer where fire_at <= ${now ? "'infinity'" : "clock_timestamp()"} and reason <> 'unroutable' returning *)
+      `with due as (delete from waybill.timer where case reason
+           when 'unroutable' then false
+           when 'lease' then not waybill.worker_alive(owner)
+           else fire_at <= ${now ? "'infinity'" : "clock_timestamp()"}
+         end returning *)
        insert into waybill.outbox (queue, ${columns})
        select nullif(queue, ''), ${columns} from due`,
     );

@@ -30,6 +30,7 @@ const worker = createWorker<PoolClient>(
     name: env("NAME") || "process",
     leaseMs: Number(env("LEASE_MS") || "15000"),
     graceMs: Number(env("GRACE_MS") || "5000"),
+    ...(env("HOLD_MS") === "" ? {} : { holdMs: Number(env("HOLD_MS")) }),
   },
   {
     async failpoint(name) {
@@ -51,6 +52,7 @@ worker.handleInTransaction(
   defineJob({ name: "stuck", queue: "work", payload, retry }),
   async (job, tx) => {
     await writeEffect(tx, job);
+    job.reportProgress({ done: 1 });
     console.log(`run stuck ${job.id}`);
     if (env("STUCK") !== "") await untilAborted(job.signal);
   },
