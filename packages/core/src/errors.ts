@@ -22,6 +22,7 @@ export const errorCodes = [
   "WAYBILL_INVALID_TRANSITION",
   "WAYBILL_JOB_CANCELLED",
   "WAYBILL_JOB_DEFINED_TWICE",
+  "WAYBILL_JOB_FAILED",
   "WAYBILL_JOB_LEASE_LOST",
   "WAYBILL_JOB_NOT_FOUND",
   "WAYBILL_JOB_SHUTDOWN",
@@ -197,7 +198,26 @@ export class JobNotFoundError extends WaybillError {
   }
 }
 
-/** The job's envelope is past its retention, so it cannot be dispatched again from the database. */
+/** The job has failed for good, so it has no result. */
+export class JobFailedError extends WaybillError {
+  readonly code = "WAYBILL_JOB_FAILED";
+  readonly jobId: string;
+  readonly failureClass: FailureClass;
+  /** What its last attempt failed with. */
+  readonly failureMessage: string;
+
+  constructor(jobId: string, failureClass: FailureClass, failureMessage: string) {
+    super(
+      `Cannot give the result of job ${jobId}: it has failed (${failureClass}) with "${failureMessage}". ` +
+        `Mend the cause, then retry the job.`,
+    );
+    this.jobId = jobId;
+    this.failureClass = failureClass;
+    this.failureMessage = failureMessage;
+  }
+}
+
+/** The job's envelope, or its result, is past its retention. */
 export class PayloadUnavailableError extends WaybillError {
   readonly code = "WAYBILL_PAYLOAD_UNAVAILABLE";
 }
