@@ -10,6 +10,8 @@ const pages: readonly (readonly [path: string, name: string, heading: string])[]
   ["packages/postgres/src/outbox.ts", "OutboxOptions", "createOutbox"],
   ["packages/postgres/src/enqueue-options.ts", "EnqueueOptions", "enqueue, publish"],
   ["packages/postgres/src/jobs-options.ts", "JobsOptions", "createJobs"],
+  ["packages/postgres/src/jobs-options.ts", "WatchOptions", "jobs.watch"],
+  ["packages/postgres/src/jobs-options.ts", "ResultOptions", "jobs.result"],
   ["packages/postgres/src/workers.ts", "WorkersOptions", "createWorkers"],
   ["packages/relay/src/options.ts", "RelayOptions", "createRelay"],
   ["packages/relay/src/options.ts", "RelayBrokerOptions", "createRelay: broker"],

@@ -37,6 +37,8 @@ test("a queued job that is cancelled has ended, and a delayed one loses its time
 
   expect(await app.jobs.get(queued)).toMatchObject({
     state: "cancelled",
+    cancelledBy: "anna",
+    cancelReason: "not wanted",
     attempt: 0,
     audit: [{ actor: "anna", action: "cancel", detail: "not wanted" }],
   });

@@ -60,6 +60,42 @@ test("get shows a succeeded job's result, a delayed job's time, and a running jo
   });
 });
 
+test("get shows a running job's progress and newest checkpoint, and whether its worker is alive", async () => {
+  await using app = await startApplication();
+  const id = await enqueue(app, 1);
+  const boot = newJobId();
+  await setInbox(app, id, "running");
+  await app.pool.query("update waybill.inbox set owner = $1", [boot]);
+  await app.pool.query(
+    `insert into waybill.worker (id, name, host, pid, version, queues, lease_until)
+     values ($1, 'w', 'h', 1, '0', '{tests}', now() + interval '1 hour')`,
+    [boot],
+  );
+  expect(await app.jobs.get(id)).toMatchObject({ stale: false, progress: null, checkpoint: null });
+
+  await app.pool.query(
+    `insert into waybill.progress (id, queue, attempt, stage, done, total) values ($1, 'tests', 1, 'counting', 199, 200)`,
+    [id],
+  );
+  await app.pool.query(
+    `insert into waybill.checkpoint (id, queue, number, attempt, checkpoint)
+     select $1, 'tests', n, 1, '{"n":' || n || '.0}' from generate_series(8, 11) as n`,
+    [id],
+  );
+  await app.pool.query("update waybill.worker set lease_until = now() - interval '1 hour'");
+
+  expect(await app.jobs.get(id)).toMatchObject({
+    stale: true,
+    progress: { stage: "counting", done: 199, total: 200, percent: 99 },
+    checkpoint: { number: 11, attempt: 1, checkpoint: '{"n":11.0}' },
+    cancelledBy: null,
+    onTerminal: null,
+  });
+  const [listed] = (await app.jobs.list()).jobs;
+  expect(listed).toMatchObject({ stale: true, progress: { stage: "counting", percent: 99 } });
+  expect(listed?.progress?.reportedAt).toBeInstanceOf(Date);
+});
+
 test("a job that is not there is said to be missing, whatever the id looks like", async () => {
   await using app = await startApplication();
 

@@ -1,3 +1,4 @@
+import { newJobId } from "@waybill/core";
 import { statementsFor } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { type Application, startApplication } from "./application.ts";
@@ -105,6 +106,9 @@ test("with 100,000 jobs, looking at a page reads a page, and no big table is sca
     "select id, queue from waybill.inbox where state = 'failed' order by id limit 1",
   );
   const { id, queue } = someone ?? { id: "", queue: "" };
+  const some = await app.db.rows<{ id: string }>(
+    "select id from waybill.outbox where right(id::text, 3) = '0ff' limit 20",
+  );
 
   const cases: readonly (readonly [keyof typeof statements, readonly string[], number])[] = [
     ["get_jobs", [id, ""], 50],
@@ -114,6 +118,10 @@ test("with 100,000 jobs, looking at a page reads a page, and no big table is sca
     ["list_jobs", [...last, "10000", "50", "failed", "q2", "", ""], 60_000],
     ["list_dead_letters", ["", "", "", "", "infinity", ...last, "50"], 200],
     ["list_dead_letters", ["q2", "", "", "f2", "infinity", ...last, "50"], 1_000],
+    ["read_watched", [JSON.stringify([id])], 50],
+    ["read_watched", [JSON.stringify(some.map((one) => one.id))], 2_000],
+    ["watch_jobs", [newJobId(), JSON.stringify(some.map((one) => one.id))], 50],
+    ["tell_watchers", [JSON.stringify([id])], 50],
     ["cancel_job", [id, queue, "a", ""], 50],
     ["release_job", [id, "", "a", ""], 50],
     ["retry_job", [id, queue, "a", ""], 50],

@@ -111,6 +111,12 @@ const onEveryLayer = [
   "release_job",
   "list_dead_letters",
   "guard_lease",
+  "tell_watchers",
+  "watch_jobs",
+  "renew_watches",
+  "unwatch_jobs",
+  "read_watched",
+  "notify_jobs",
 ] as const;
 
 test.each(onEveryLayer)("%s keeps to what every data layer passes on", (name) => {

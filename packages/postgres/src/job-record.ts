@@ -1,5 +1,28 @@
 import type { FailureClass, JobState } from "@waybill/core";
 
+/** How far a job is, as its handler last reported it. */
+export interface JobProgress {
+  /** What it is doing, in a few words. */
+  readonly stage: string | null;
+  /** Units that are done, of `total`. */
+  readonly done: number | null;
+  readonly total: number | null;
+  /** Whole percent, rounded down; null where `total` is not known. */
+  readonly percent: number | null;
+  readonly reportedAt: Date;
+}
+
+/** The newest place in its work that a job has committed. */
+export interface JobCheckpoint {
+  /** One more with every checkpoint of the job. */
+  readonly number: number;
+  /** Attempt that saved it. */
+  readonly attempt: number;
+  /** The checkpoint as JSON text. */
+  readonly checkpoint: string;
+  readonly createdAt: Date;
+}
+
 /** A job as lists show it: everything but payload, headers, result and history. */
 export interface JobSummary {
   readonly id: string;
@@ -35,6 +58,15 @@ export interface JobSummary {
   readonly startedAt: Date | null;
   readonly finishedAt: Date | null;
   readonly cancelRequestedAt: Date | null;
+  /** Who cancelled it, or asked for that last; `waybill` where it expired. */
+  readonly cancelledBy: string | null;
+  readonly cancelReason: string | null;
+  /** Null before its handler's first report. */
+  readonly progress: JobProgress | null;
+  /** True where it is `running` and its worker's heartbeat has stopped: another one will take over. */
+  readonly stale: boolean;
+  /** Name of the event that is published when it ends. */
+  readonly onTerminal: string | null;
   /** Of the last failed attempt. */
   readonly failureClass: FailureClass | null;
   readonly failureMessage: string | null;
@@ -59,7 +91,7 @@ export interface JobFailure {
 export interface JobAudit {
   readonly at: Date;
   readonly actor: string;
-  readonly action: "cancel" | "retry" | "redrive" | "release" | "rescan";
+  readonly action: "cancel" | "retry" | "redrive" | "release" | "rescan" | "drain" | "restart";
   readonly detail: string | null;
 }
 
@@ -72,6 +104,7 @@ export interface JobRecord extends JobSummary {
   readonly headers: Readonly<Record<string, string>>;
   /** What the handler gave back, as JSON text. */
   readonly result: string | null;
+  readonly checkpoint: JobCheckpoint | null;
   /** Failed attempts, oldest first. */
   readonly failures: readonly JobFailure[];
   /** Acts of operators, oldest first. */
@@ -98,17 +131,32 @@ export interface DeadLetterRecord {
 /** A row as PostgreSQL's to_jsonb made it: snake_case keys, instants as text. */
 export type JsonRow = Readonly<Record<string, unknown>>;
 
-const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
-const integer = (value: unknown): number => Number(value ?? 0);
+export const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
+export const integer = (value: unknown): number => Number(value ?? 0);
+const integerOrNull = (value: unknown): number | null =>
+  value === null || value === undefined ? null : Number(value);
 
 /** Null for SQL null, for infinity, and for what is no instant. */
-function instant(value: unknown): Date | null {
+export function instant(value: unknown): Date | null {
   if (typeof value !== "string") return null;
   const date = new Date(value);
   return Number.isNaN(date.getTime()) ? null : date;
 }
 
 const knownInstant = (value: unknown): Date => instant(value) ?? new Date(0);
+
+/** Progress of a row of the view job. */
+export function jobProgressOf(row: JsonRow): JobProgress | null {
+  const reportedAt = instant(row["progress_at"]);
+  if (reportedAt === null) return null;
+  return {
+    stage: text(row["progress_stage"]),
+    done: integerOrNull(row["progress_done"]),
+    total: integerOrNull(row["progress_total"]),
+    percent: integerOrNull(row["progress_percent"]),
+    reportedAt,
+  };
+}
 
 /** Summary of a row of the view job. */
 export function jobSummaryOf(row: JsonRow): JobSummary {
@@ -137,6 +185,11 @@ export function jobSummaryOf(row: JsonRow): JobSummary {
     startedAt: instant(row["started_at"]),
     finishedAt: instant(row["finished_at"]),
     cancelRequestedAt: instant(row["cancel_requested_at"]),
+    cancelledBy: text(row["cancelled_by"]),
+    cancelReason: text(row["cancel_reason"]),
+    progress: jobProgressOf(row),
+    stale: row["stale"] === true,
+    onTerminal: text(row["on_terminal"]),
     failureClass: text(row["failure_class"]) as FailureClass | null,
     failureMessage: text(row["failure_message"]),
     failedAt: instant(row["failed_at"]),
@@ -165,14 +218,25 @@ function auditOf(row: JsonRow): JobAudit {
   };
 }
 
+function checkpointOf(row: JsonRow): JobCheckpoint {
+  return {
+    number: integer(row["number"]),
+    attempt: integer(row["attempt"]),
+    checkpoint: String(row["checkpoint"]),
+    createdAt: knownInstant(row["created_at"]),
+  };
+}
+
 /** Record of a row of the view job with its history. */
 export function jobRecordOf(row: JsonRow): JobRecord {
+  const checkpoint = (row["checkpoint"] ?? null) as JsonRow | null;
   return {
     ...jobSummaryOf(row),
     payload: text(row["payload"]),
     payloadBase64: row["payload_base64"] === true,
     headers: (row["headers"] ?? {}) as Readonly<Record<string, string>>,
     result: text(row["result"]),
+    checkpoint: checkpoint === null ? null : checkpointOf(checkpoint),
     failures: ((row["failures"] ?? []) as readonly JsonRow[]).map(failureOf),
     audit: ((row["audit"] ?? []) as readonly JsonRow[]).map(auditOf),
   };

@@ -1,5 +1,13 @@
-import type { FailureClass, JobState } from "@waybill/core";
+import type {
+  FailureClass,
+  JobDefinition,
+  JobState,
+  Logger,
+  OutputOf,
+  StandardSchema,
+} from "@waybill/core";
 import type { Database } from "./executor.ts";
+import type { JobListener } from "./job-listener.ts";
 import type { DeadLetterRecord, JobSummary } from "./job-record.ts";
 
 /** Options of `createJobs`. */
@@ -15,6 +23,16 @@ export interface JobsOptions<Tx> {
    * @default "api"
    */
   readonly actor?: string | undefined;
+  /**
+   * Hears of changes of watched jobs: `pgListener` or `postgresJsListener`. Without one `jobs.watch`
+   * and `jobs.result` look at the database twice a second.
+   */
+  readonly listener?: JobListener | undefined;
+  /**
+   * Where is said how jobs are watched, and that the database is away; a pino logger fits.
+   * @default one that writes nothing
+   */
+  readonly logger?: Logger | undefined;
 }
 
 /** Which job, and in which transaction. */
@@ -32,6 +50,34 @@ export interface ActOptions<Tx> extends JobSelector<Tx> {
   /** Who acts; the actor of `createJobs` where it is left out. */
   readonly actor?: string | undefined;
 }
+
+/** Options of `jobs.watch`. */
+export interface WatchOptions {
+  /** Queue or subscription; needed only where the deliveries of one event have one id. */
+  readonly queue?: string | undefined;
+  /** Ends the watch: the loop throws its reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of `jobs.result`. */
+export interface ResultOptions {
+  /** The job's definition: its schema validates the result and types it. */
+  readonly job?: JobDefinition | undefined;
+  /** Queue or subscription; needed only where the deliveries of one event have one id. */
+  readonly queue?: string | undefined;
+  /** Ends the wait with its reason. The job goes on. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * Longest wait, in milliseconds; then it ends with a `TimeoutError`, and the job goes on.
+   * @default no limit
+   */
+  readonly timeoutMs?: number | undefined;
+}
+
+/** What `jobs.result` gives for a definition. */
+export type JobResult<J extends JobDefinition> = J["result"] extends StandardSchema
+  ? OutputOf<J["result"]>
+  : undefined;
 
 /** Filters of `jobs.list`. */
 export interface JobFilter<Tx> {

@@ -32,6 +32,8 @@ import {
   jobSummaryOf,
   type JsonRow,
 } from "./job-record.ts";
+import { createJobWatching, type JobWatching } from "./job-watching.ts";
+import type { RunStatement } from "./job-watches.ts";
 import type {
   ActOptions,
   DeadLetterFilter,
@@ -43,10 +45,10 @@ import type {
   JobsOptions,
 } from "./jobs-options.ts";
 import { decodeCursor, encodeCursor } from "./page-cursor.ts";
-import { defaultSchema, type Statement, statementsFor } from "./statements.ts";
+import { defaultSchema, statementsFor } from "./statements.ts";
 
 /** What {@link createJobs} makes. */
-export interface Jobs<Tx> {
+export interface Jobs<Tx> extends JobWatching {
   /**
    * A job with its history.
    *
@@ -113,6 +115,10 @@ const actRules = {
   tx: anything,
 };
 
+const listenerRule: OptionRule = (value) =>
+  (typeof value === "object" && value !== null && "listen" in value) ||
+  "must be a JobListener, as pgListener and postgresJsListener make one";
+
 const noCounts = (): Record<JobState, number> => ({
   queued: 0,
   running: 0,
@@ -135,13 +141,16 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
     database: databaseRule,
     schema: anything,
     actor: optional(textRule(255)),
+    listener: optional(listenerRule),
+    logger: anything,
   });
   const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
   const statements = statementsFor(schema);
 
-  type Run = (statement: Statement, params: readonly string[]) => Promise<readonly Row[]>;
-
-  const within = async <T>(tx: Tx | undefined, work: (run: Run) => Promise<T>): Promise<T> => {
+  const within = async <T>(
+    tx: Tx | undefined,
+    work: (run: RunStatement) => Promise<T>,
+  ): Promise<T> => {
     const on = (executor: SqlExecutor): Promise<T> =>
       work(async (statement, params) => {
         try {
@@ -154,7 +163,11 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
     return database.transaction((own) => on(database.executor(own)));
   };
 
-  const find = async (run: Run, id: string, queue: string | undefined): Promise<JobRecord> => {
+  const find = async (
+    run: RunStatement,
+    id: string,
+    queue: string | undefined,
+  ): Promise<JobRecord> => {
     const canonical = canonicalUuid(id);
     if (canonical === undefined) throw new JobNotFoundError(id.slice(0, 80));
     const rows = await run(statements.get_jobs, [canonical, queue ?? ""]);
@@ -172,7 +185,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
 
   /** The job that an act found impossible, as it is now: the act's own snapshot is older. */
   const refuse = async (
-    run: Run,
+    run: RunStatement,
     found: JobRecord,
     to: JobState,
     advice: (state: JobState) => string,
@@ -181,7 +194,18 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
     throw new InvalidTransitionError(found.id, state, to, advice(state));
   };
 
+  /** At commit, to those who watch it. */
+  const tell = (run: RunStatement, id: string): Promise<unknown> =>
+    run(statements.tell_watchers, [JSON.stringify([id])]);
+
   return {
+    ...createJobWatching({
+      inTransaction: (work) => within(undefined, work),
+      schema,
+      listener: options.listener,
+      logger: options.logger,
+    }),
+
     async get(id, selector = {}) {
       checkOptions("jobs.get", selector, { queue: optional(textRule(63)), tx: anything });
       return within(selector.tx, (run) => find(run, id, selector.queue));
@@ -260,6 +284,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
         if (row === undefined) {
           return refuse(run, found, "cancelled", () => "A job that has ended stays as it is.");
         }
+        await tell(run, found.id);
         return row["state"] === "running" ? "running" : "cancelled";
       });
     },
@@ -274,7 +299,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
           act.actor ?? defaultActor,
           act.reason ?? "",
         ]);
-        if (rows.length > 0) return;
+        if (rows.length > 0) return void (await tell(run, found.id));
         const now = await find(run, found.id, found.queue);
         if (now.state !== "failed") {
           throw new InvalidTransitionError(
@@ -301,7 +326,10 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
           act.actor ?? defaultActor,
           act.reason ?? "",
         ]);
-        if (rows.length > 0) return rows.length;
+        if (rows.length > 0) {
+          await tell(run, canonical);
+          return rows.length;
+        }
         const found = await find(run, canonical, act.queue);
         throw new InvalidTransitionError(
           found.id,

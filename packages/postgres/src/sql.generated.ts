@@ -1440,13 +1440,16 @@ export type QueryName =
   | "cancel_job"
   | "carry_stragglers"
   | "check_dead_letters"
+  | "check_leases"
   | "check_outbox"
   | "check_outbox_partition"
   | "check_partitions"
   | "check_relay"
   | "check_server"
+  | "check_stale_jobs"
   | "check_timers"
   | "check_transactions"
+  | "check_unknown_types"
   | "check_workers"
   | "claim_deliveries"
   | "complete_job"
@@ -1460,6 +1463,7 @@ export type QueryName =
   | "ensure_relay"
   | "ensure_schema"
   | "fail_attempts"
+  | "fire_leases"
   | "fire_timers"
   | "get_backend"
   | "get_jobs"
@@ -1478,31 +1482,39 @@ export type QueryName =
   | "list_migrations"
   | "list_outbox_partitions"
   | "list_workers"
+  | "listen_jobs"
   | "listen_wake"
   | "lock_migrations"
   | "lock_worker"
   | "mark_origin"
+  | "mark_swept"
   | "next_timer"
+  | "notify_jobs"
   | "notify_wake"
   | "park_dispatches"
   | "park_messages"
+  | "prune_audit_log"
+  | "prune_checkpoints"
   | "prune_dead_letters"
   | "prune_failures"
   | "prune_idempotency_keys"
   | "prune_inbox_default"
   | "prune_outbox_default"
+  | "prune_progress"
   | "prune_results"
   | "prune_unheard_events"
+  | "prune_watches"
   | "prune_workers"
   | "read_checkpoint"
   | "read_cursor"
-  | "read_deaths"
+  | "read_dead_workers"
   | "read_fresh_page"
   | "read_fresh_window"
   | "read_keyed_page"
   | "read_late_page"
   | "read_outcomes"
   | "read_requests"
+  | "read_watched"
   | "read_window"
   | "record_migration"
   | "redispatch_orphans"
@@ -1511,6 +1523,7 @@ export type QueryName =
   | "release_jobs"
   | "release_term"
   | "renew_term"
+  | "renew_watches"
   | "renew_worker"
   | "request_stop"
   | "rescan_outbox"
@@ -1522,6 +1535,8 @@ export type QueryName =
   | "start_inline"
   | "take_term"
   | "tell_watchers"
+  | "unwatch_jobs"
+  | "watch_jobs"
   | "watch_term";
 
 export const queries: Readonly<Record<QueryName, string>> = {
@@ -1641,6 +1656,32 @@ from waybill.dead_letter as d
 group by d.queue, d.fingerprint
 order by count(*) desc
 limit 20`,
+  check_leases: `with lease as materialized (
+  select
+    t.id,
+    t.queue,
+    case
+      when waybill.worker_alive(t.owner) then null
+      when w.id is null then t.created_at
+      else least(w.lease_until, w.heartbeat_at + coalesce(w.heartbeat_ms, 0) * interval '1 millisecond')
+    end as orphan_since
+  from waybill.timer as t
+  left join waybill.worker as w on w.id = t.owner
+  where t.reason = 'lease'
+),
+judged as (
+  select l.*, coalesce(l.orphan_since < clock_timestamp() - interval '1 minute', false) as orphaned
+  from lease as l
+)
+select
+  j.queue,
+  count(*)::text as count,
+  (count(*) filter (where j.orphaned))::text as orphans,
+  ((extract(epoch from clock_timestamp() - min(j.orphan_since)) * 1000)::bigint)::text as age,
+  (array_agg(j.id::text order by j.orphan_since) filter (where j.orphaned))[1] as example
+from judged as j
+group by j.queue
+order by j.queue`,
   check_outbox: `with cursor as (
   select r.snapshot
   from waybill.relay as r
@@ -1708,6 +1749,30 @@ where r.shard = 0`,
   current_setting('server_version') as version,
   current_setting('transaction_read_only') as readonly,
   pg_is_in_recovery()::text as recovery`,
+  check_stale_jobs: `with known as materialized (
+  select
+    w.id,
+    case
+      when waybill.worker_alive(w.id) then null
+      else least(w.lease_until, w.heartbeat_at + coalesce(w.heartbeat_ms, 0) * interval '1 millisecond')
+    end as dead_since
+  from waybill.worker as w
+),
+stale as (
+  select i.id, i.queue, case when k.id is null then i.started_at else k.dead_since end as since
+  from waybill.inbox as i
+  left join known as k on k.id = i.owner
+  where i.state = 'running'
+)
+select
+  s.queue,
+  count(*)::text as count,
+  ((extract(epoch from clock_timestamp() - min(s.since)) * 1000)::bigint)::text as age,
+  (array_agg(s.id::text order by s.since))[1] as example
+from stale as s
+where s.since < clock_timestamp() - interval '1 minute'
+group by s.queue
+order by s.queue`,
   check_timers: `select
   t.queue,
   t.reason,
@@ -1719,6 +1784,7 @@ where r.shard = 0`,
   (array_agg(t.type order by t.created_at desc))[1] as type,
   (array_agg(t.detail order by t.created_at desc))[1] as detail
 from waybill.timer as t
+where t.reason <> 'lease'
 group by t.queue, t.reason
 order by t.queue, t.reason`,
   check_transactions: `select
@@ -1732,16 +1798,34 @@ where a.datname = current_database()
   and a.xact_start is not null
   and a.pid <> pg_backend_pid()
   and a.backend_type = 'client backend'`,
+  check_unknown_types: `select
+  t.queue,
+  t.type,
+  t.version::text as version,
+  count(*)::text as count,
+  (count(*) filter (where t.fire_at = 'infinity'))::text as held,
+  ((extract(epoch from clock_timestamp() - min(coalesce(t.parked_at, t.created_at))) * 1000)::bigint)::text as age,
+  (array_agg(t.id::text order by coalesce(t.parked_at, t.created_at)))[1] as example
+from waybill.timer as t
+where t.reason = 'no_handler'
+group by t.queue, t.type, t.version
+order by t.queue, t.type, t.version
+limit 100`,
   check_workers: `select
   w.id::text as id,
   w.name,
-  w.host,
   w.version,
   array_to_json(w.queues)::text as queues,
   w.running::text as running,
-  waybill.worker_alive(w.id)::text as alive,
-  (extract(epoch from clock_timestamp() - w.heartbeat_at) * 1000)::bigint::text as silent
+  w.state,
+  w.stop_requested as request,
+  ((extract(epoch from clock_timestamp() - w.stop_requested_at) * 1000)::bigint)::text as requested,
+  w.stop_requested_by as requester,
+  w.hold_ms::text as hold,
+  w.blocked_ms::text as blocked,
+  w.blocked_by as blocker
 from waybill.worker as w
+where waybill.worker_alive(w.id)
 order by w.started_at
 limit 1000`,
   claim_deliveries: `with delivery as materialized (
@@ -2088,6 +2172,68 @@ copied as (
 )
 select e.id::text as id, e.queue, e.state, e.attempt, e.deaths
 from ended as e`,
+  fire_leases: `with recursive owner as (
+  (
+    select t.owner
+    from waybill.timer as t
+    where t.owner is not null
+    order by t.owner
+    limit 1
+  )
+  union all
+  select (
+    select t.owner
+    from waybill.timer as t
+    where t.owner > o.owner
+    order by t.owner
+    limit 1
+  )
+  from owner as o
+  where o.owner is not null
+),
+dead as materialized (
+  select o.owner
+  from owner as o
+  where o.owner is not null
+    and not exists (
+      select
+      from waybill.worker as w
+      where w.id = o.owner
+        and w.lease_until > statement_timestamp()
+        and (
+          w.lock_key is null
+          or w.lock_key = any (
+            array(
+              select l.classid::bigint << 32 | l.objid::bigint
+              from pg_catalog.pg_locks as l
+              where l.locktype = 'advisory'
+                and l.granted
+                and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+                and l.objsubid = 1
+            )
+          )
+        )
+    )
+),
+lease as materialized (
+  select t.id, t.queue, t.kind, t.dispatch
+  from dead as d
+  join waybill.timer as t on t.owner = d.owner
+  where t.reason = 'lease'
+  limit $1::integer
+  for update of t skip locked
+)
+update waybill.timer as t
+set fire_at = clock_timestamp(),
+    owner = null,
+    reason = 'held',
+    detail = 'its worker died'
+from lease as l
+where t.id = l.id
+  and t.queue = l.queue
+  and t.kind = l.kind
+  and t.dispatch = l.dispatch
+returning t.id::text as id`,
   fire_timers: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -2125,6 +2271,18 @@ returning id::text as id`,
         select coalesce(jsonb_agg(to_jsonb(a) order by a.audit_id), '[]'::jsonb)
         from waybill.audit_log as a
         where a.id = j.id and (a.queue = j.queue or a.queue is null)
+      ),
+      'checkpoint', (
+        select jsonb_build_object(
+          'number', c.number,
+          'attempt', c.attempt,
+          'checkpoint', c.checkpoint,
+          'created_at', c.created_at
+        )
+        from waybill.checkpoint as c
+        where c.id = j.id and c.queue = j.queue
+        order by c.number desc
+        limit 1
       )
     )
   )::text as job
@@ -2425,6 +2583,11 @@ cross join input as n
 where k.alive or n.dead
 order by k.alive desc, k.started_at, k.id
 limit 10000`,
+  listen_jobs: `do $$
+begin
+  execute format('listen %I', replace('waybill.job', '"', ''));
+end
+$$`,
   listen_wake: `do $$
 begin
   execute format('listen %I', replace('waybill.wake', '"', ''));
@@ -2448,11 +2611,16 @@ where r.shard = 0
     r.outbox_oid is distinct from 'waybill.outbox'::regclass::oid
     or r.system_identifier is distinct from coalesce(waybill.system_identifier(), r.system_identifier)
   )`,
+  mark_swept: `update waybill.worker as w
+set swept_at = clock_timestamp()
+where w.id = any ($1::uuid[])
+  and w.lease_until <= statement_timestamp()`,
   next_timer: `select (extract(epoch from t.fire_at - clock_timestamp()) * 1000)::double precision as delay
 from waybill.timer as t
 where t.fire_at < 'infinity'
 order by t.fire_at
 limit 1`,
+  notify_jobs: `select pg_notify(replace('waybill.job', '"', ''), $1::text)::text as told`,
   notify_wake: `select pg_notify($1::text, '')`,
   park_dispatches: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
@@ -2552,6 +2720,51 @@ parked as (
 )
 select p.id::text as id, p.queue, p.dispatch
 from parked as p`,
+  prune_audit_log: `with old as materialized (
+  select a.audit_id
+  from waybill.audit_log as a
+  where a.at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and (
+      a.id is null
+      or not (
+        exists (
+          select
+          from waybill.inbox as i
+          where i.id = a.id and (a.queue is null or i.queue = a.queue)
+        )
+        or exists (
+          select
+          from waybill.dead_letter as d
+          where d.id = a.id and (a.queue is null or d.queue = a.queue)
+        )
+      )
+    )
+  order by a.audit_id
+  limit $2::integer
+)
+delete from waybill.audit_log as a
+using old as o
+where a.audit_id = o.audit_id`,
+  prune_checkpoints: `with old as materialized (
+  select c.id, c.queue, c.number
+  from waybill.checkpoint as c
+  where c.created_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not exists (
+      select
+      from waybill.inbox as i
+      where i.id = c.id and i.queue = c.queue and i.state in ('queued', 'running', 'retry_waiting')
+    )
+    and not exists (
+      select
+      from waybill.dead_letter as d
+      where d.id = c.id and d.queue = c.queue
+    )
+  order by c.created_at
+  limit $2::integer
+)
+delete from waybill.checkpoint as c
+using old as o
+where c.id = o.id and c.queue = o.queue and c.number = o.number`,
   prune_dead_letters: `with old as materialized (
   select t.id, t.queue
   from waybill.dead_letter as t
@@ -2625,6 +2838,22 @@ where i.id = o.id and i.queue = o.queue`,
 delete from waybill.outbox_default as o
 using old as d
 where o.tx = d.tx and o.seq = d.seq`,
+  prune_progress: `with old as materialized (
+  select p.id, p.queue
+  from waybill.progress as p
+  where p.reported_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not exists (
+      select
+      from waybill.inbox as i
+      where i.id = p.id and i.queue = p.queue and i.state in ('queued', 'running', 'retry_waiting')
+    )
+  limit $2::integer
+)
+delete from waybill.progress as p
+using old as o
+where p.id = o.id
+  and p.queue = o.queue
+  and p.reported_at < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
   prune_results: `with old as materialized (
   select t.id, t.queue
   from waybill.result as t
@@ -2646,6 +2875,17 @@ where t.id = o.id and t.queue = o.queue`,
 delete from waybill.timer as t
 using old as o
 where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.dispatch`,
+  prune_watches: `with old as materialized (
+  select w.id, w.watcher
+  from waybill.watch as w
+  where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'
+  limit $2::integer
+)
+delete from waybill.watch as w
+using old as o
+where w.id = o.id
+  and w.watcher = o.watcher
+  and w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
   prune_workers: `with old as materialized (
   select w.id
   from waybill.worker as w
@@ -2679,9 +2919,12 @@ limit 1`,
 from waybill.relay as r
 where r.shard = 0
   and r.epoch = $1::bigint`,
-  read_deaths: `select max(w.lease_until)::text as latest
+  read_dead_workers: `select w.id::text as id, w.running
 from waybill.worker as w
-where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
+where w.lease_until <= statement_timestamp()
+  and (w.swept_at is null or w.swept_at < w.lease_until)
+order by w.lease_until
+limit 1000`,
   read_fresh_page: `with page as materialized (
   select
     o.*,
@@ -2886,6 +3129,16 @@ select
     )::text
     from cancel as c
   ) as cancels`,
+  read_watched: `select to_jsonb(w)::text as job
+from (
+  select
+    j.id, j.queue, j.type, j.version, j.state, j.attempt, j.enqueued_at, j.next_at, j.waiting_for,
+    j.started_at, j.finished_at, j.cancel_requested_at, j.cancelled_by, j.cancel_reason,
+    j.failure_class, j.failure_message, j.failed_at, j.stale, j.result,
+    j.progress_stage, j.progress_done, j.progress_total, j.progress_percent, j.progress_at
+  from waybill.job as j
+  where j.id = any (array(select jsonb_array_elements_text(($1::text)::jsonb)::uuid))
+) as w`,
   read_window: `with edge as materialized (
   select pg_current_snapshot() as s
 ),
@@ -2948,40 +3201,36 @@ from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
   record_migration: `insert into waybill.migration (version, name, hash)
 values (:version, ':name', ':hash')`,
-  redispatch_orphans: `with orphan as materialized (
+  redispatch_orphans: `with abandoned as materialized (
   select i.id, i.queue, i.dispatch
   from waybill.inbox as i
+  left join waybill.worker as w on w.id = i.owner
   where i.state = 'running'
-    and i.started_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
-    and not waybill.worker_alive(i.owner)
-    and not exists (select from waybill.timer as t where t.id = i.id and t.queue = i.queue)
-    and not exists (
-      select
-      from waybill.outbox as o
-      where o.id = i.id
-        and o.kind = 'job'
-        and o.queue = i.queue
-        and o.dispatch > i.dispatch
-        and o.created_at > clock_timestamp() - interval '1 hour'
+    and i.id >= coalesce(
+      waybill.id_at(statement_timestamp() - $1::double precision * interval '1 millisecond'),
+      '00000000-0000-0000-0000-000000000000'
     )
-  limit $2::integer
+    and case
+      when w.id is null then i.started_at < statement_timestamp() - interval '1 minute'
+      else w.lease_until <= statement_timestamp()
+    end
 )
 insert into waybill.outbox (
   id, kind, dispatch, queue, type, version, payload, payload_base64, headers, priority, ordering_key,
   correlation_id, expires_at, enqueued_at
 )
 select
-  n.id, 'job', n.dispatch + 1, n.queue, e.type, e.version, e.payload, e.payload_base64, e.headers,
+  a.id, 'job', a.dispatch + 1, a.queue, e.type, e.version, e.payload, e.payload_base64, e.headers,
   e.priority, e.ordering_key, e.correlation_id, e.expires_at, e.enqueued_at
-from orphan as n
+from abandoned as a
 cross join lateral (
   (
     select
       o.type, o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
       o.correlation_id, o.expires_at, o.enqueued_at
     from waybill.outbox as o
-    where o.id = n.id
-      and (o.kind = 'event' or (o.kind = 'job' and o.queue = n.queue))
+    where o.id = a.id
+      and (o.kind = 'event' or (o.kind = 'job' and o.queue = a.queue))
     order by o.kind = 'job' desc, o.dispatch desc
     limit 1
   )
@@ -2991,10 +3240,27 @@ cross join lateral (
       d.type, d.version, d.payload, d.payload_base64, d.headers, d.priority, d.ordering_key,
       d.correlation_id, null, d.enqueued_at
     from waybill.dead_letter as d
-    where d.id = n.id and d.queue = n.queue
+    where d.id = a.id and d.queue = a.queue
   )
   limit 1
 ) as e
+where (
+    select t.id
+    from waybill.timer as t
+    where t.id = a.id and t.queue = a.queue and t.kind = 'job'
+    limit 1
+  ) is null
+  and (
+    select o.id
+    from waybill.outbox as o
+    where o.id = a.id
+      and o.kind = 'job'
+      and o.queue = a.queue
+      and o.dispatch > a.dispatch
+      and o.created_at > clock_timestamp() - interval '1 hour'
+    limit 1
+  ) is null
+limit $2::integer
 returning id::text as id, queue`,
   register_worker: `insert into waybill.worker (id, name, host, pid, version, queues, lock_key, lease_until)
 values (
@@ -3068,6 +3334,10 @@ where r.shard = 0
   and r.epoch = $1::bigint
   and r.lease_until is not null
 returning r.epoch::text as epoch`,
+  renew_watches: `update waybill.watch as w
+set lease_until = clock_timestamp() + interval '60 seconds'
+where w.watcher = ($1::text)::uuid
+returning w.id::text as id`,
   renew_worker: `update waybill.worker as w
 set lease_until = clock_timestamp() + $3::double precision * interval '1 millisecond',
     heartbeat_at = clock_timestamp(),
@@ -3281,6 +3551,17 @@ from (
   where w.id = any (array(select jsonb_array_elements_text(($1::text)::jsonb)::uuid))
     and w.lease_until > clock_timestamp()
 ) as w`,
+  unwatch_jobs: `delete from waybill.watch as w
+where w.watcher = ($1::text)::uuid
+  and w.id = any (array(select jsonb_array_elements_text(($2::text)::jsonb)::uuid))
+returning w.id::text as id`,
+  watch_jobs: `insert into waybill.watch (id, watcher, lease_until)
+select j.id::uuid, w.id::uuid, clock_timestamp() + interval '60 seconds'
+from (select $1::text as id) as w
+cross join (select distinct jsonb_array_elements_text(($2::text)::jsonb) as id) as j
+on conflict (id, watcher) do update
+set lease_until = excluded.lease_until
+returning id::text as id`,
   watch_term: `select
   r.holder_name as holder,
   coalesce(extract(epoch from r.lease_until - clock_timestamp()) * 1000, 0)::double precision as remaining

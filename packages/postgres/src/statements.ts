@@ -50,3 +50,8 @@ export function statementsFor(schema: string = defaultSchema): Statements {
 export function wakeChannel(schema: string = defaultSchema): string {
   return `${checkSchemaName(schema)}.wake`;
 }
+
+/** The channel on which changes of watched jobs are told. */
+export function jobChannel(schema: string = defaultSchema): string {
+  return `${checkSchemaName(schema)}.job`;
+}
