@@ -9,6 +9,7 @@ import {
   type TestVhost,
 } from "../support/index.ts";
 import { type CliResult, runCli, startCli } from "./support.ts";
+import { addWorker } from "./worker-row.ts";
 
 interface Finding {
   readonly check: string;
@@ -116,7 +117,7 @@ test("everything that waits for somebody is a problem with the command that mend
     new RegExp(
       `^problem parked: queue emails: 1 message parked until an operator.*refused.*as the test says -> .*waybill jobs retry ${released}`,
     ),
-    /^problem parked: queue emails: 1 message parked as no_handler \(email\.welcome\).* -> deploy a worker/,
+    /^problem parked: queue emails: no worker handles version 1 of email\.welcome: 1 message parked as no_handler, .* -> deploy a worker that handles version 1 of email\.welcome; they go on/,
     /^problem parked: queue letters: 1 message parked as unroutable.* -> .*waybill topology apply/,
     /^problem timers: queue parcels: 1 timer \(retry\) due for more than a minute -> .*waybill relay/,
     /^notice dead letters: queue emails: 1 \(validation\) no such customer -> .*waybill dead retry --queue emails/,
@@ -125,6 +126,91 @@ test("everything that waits for somebody is a problem with the command that mend
   ]) {
     expect(lines).toContainEqual(expect.stringMatching(line));
   }
+});
+
+test("the doctor names what is wrong with workers and with what dead ones left behind", async () => {
+  await using database = await createTestDatabase();
+  await using vhost = await createTestVhost();
+  await migrate(database.pool);
+  const ago = (ms: number): Date => new Date(Date.now() - ms);
+  const alive = await addWorker(database, "busy", {
+    blocked_ms: 45_000,
+    blocked_by: "email.welcome",
+  });
+  await addWorker(database, "slow-drain", {
+    state: "draining",
+    running: 2,
+    stop_requested: "drain",
+    stop_requested_at: ago(7_200_000),
+    stop_requested_by: "anna",
+    queues: ["letters"],
+  });
+  await addWorker(database, "frozen", {
+    stop_requested: "restart",
+    stop_requested_at: ago(180_000),
+    stop_requested_by: "bert",
+    version: "1.3.0",
+  });
+  const dead = await addWorker(database, "dead", {
+    lease_until: ago(300_000),
+    heartbeat_at: ago(310_000),
+  });
+  const justDied = await addWorker(database, "just-died", { lease_until: ago(5_000) });
+  const [orphan, fresh, mine] = [randomUUID(), randomUUID(), randomUUID()];
+  for (const [id, owner] of [
+    [orphan, dead],
+    [fresh, justDied],
+    [mine, alive],
+  ]) {
+    await database.rows(
+      `insert into waybill.inbox (id, queue, type, state, dispatch, owner, started_at)
+       values ($1, 'emails', 'email.welcome', 'running', 1, $2, now() - interval '1 day')`,
+      [id, owner],
+    );
+    await database.rows(
+      `insert into waybill.timer (id, queue, kind, dispatch, fire_at, reason, owner, type, payload)
+       values ($1, 'emails', 'job', 2, 'infinity', 'lease', $2, 'email.welcome', '{}')`,
+      [id, owner],
+    );
+  }
+  for (const version of [2, 2, 3]) {
+    await database.rows(
+      `insert into waybill.timer (id, queue, kind, fire_at, reason, parked_at, type, version, payload)
+       values ($1, 'emails', 'job', '2999-01-01', 'no_handler', now() - interval '3 hours', 'email.welcome', $2, '{}')`,
+      [randomUUID(), version],
+    );
+  }
+
+  const result = await runCli(["doctor", "--json"], {
+    DATABASE_URL: database.url,
+    RABBITMQ_URL: vhost.url,
+    WAYBILL_PREFIX: vhost.prefix,
+  });
+
+  const lines = findingsOf(result).map(
+    ({ check, status, message, remedy }) => `${status} ${check}: ${message} -> ${remedy ?? ""}`,
+  );
+  for (const line of [
+    /^ok workers: 3 alive, 2 of them draining, on emails, letters/,
+    /^problem workers: queue letters: every worker that consumes it drains -> .*waybill workers restart/,
+    /^problem event loop: busy \S{8}: .* 45 s, blocked by email\.welcome.* -> .*isolation: "thread"/,
+    /^notice drains: slow-drain \S{8} drains since anna asked 2 h ago and still runs 2 jobs/,
+    /^problem drains: frozen \S{8} has not begun to drain since bert asked 3 min ago/,
+    /^notice versions: .*1\.2\.3 \(2 workers\), 1\.3\.0 \(1 worker\)/,
+    new RegExp(
+      `^problem leases: queue emails: 1 lease of dead workers, .* for example job ${orphan} -> the relay's sweep`,
+    ),
+    new RegExp(
+      `^problem running jobs: queue emails: 1 job whose worker is dead, .* for example ${orphan} -> `,
+    ),
+    /^problem parked: queue emails: no worker handles version 2 of email\.welcome: 2 messages .* for 3 h -> deploy a worker that handles version 2/,
+    /^problem parked: queue emails: no worker handles version 3 of email\.welcome: 1 message /,
+  ]) {
+    expect(lines).toContainEqual(expect.stringMatching(line));
+  }
+  // The leases have no time either, but nobody needs to release them.
+  expect(lines.filter((line) => /until an operator/.test(line))).toEqual([]);
+  expect(lines.join("\n")).not.toMatch(new RegExp(`${fresh}|${mine}`));
 });
 
 test("a database or a broker that cannot be used is a finding, and the other is still looked at", async () => {

@@ -12,6 +12,8 @@ export interface ManagementQueue {
   readonly durable: boolean;
   readonly arguments: Readonly<Record<string, unknown>>;
   readonly policy?: string | null;
+  /** What policy and operator policy set together; missing until the statistics catch up. */
+  readonly effective_policy_definition?: Readonly<Record<string, unknown>> | null;
   readonly messages?: number;
   readonly messages_ready?: number;
   readonly messages_unacknowledged?: number;

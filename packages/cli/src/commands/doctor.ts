@@ -13,9 +13,15 @@ import {
   checkRelay,
   checkTimers,
   checkTransactions,
-  checkWorkers,
 } from "../doctor/pipeline-checks.ts";
 import { checkRetention, checkSchema, checkServer } from "../doctor/server-checks.ts";
+import {
+  checkLeases,
+  checkStaleJobs,
+  checkWorkers,
+  type DeliveryHold,
+  readHolds,
+} from "../doctor/worker-checks.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type KnownQueues, readKnownQueues, topologyFor } from "../known-topology.ts";
 import type { Output, Paint } from "../output.ts";
@@ -25,7 +31,10 @@ type Run = CommandRun<"databaseUrl" | "relayDatabaseUrl" | "rabbitmqUrl">;
 interface DatabaseReport {
   readonly findings: readonly Finding[];
   readonly known: KnownQueues;
+  readonly holds: readonly DeliveryHold[];
 }
+
+const nothingKnown = { known: { queues: [], subscriptions: [] }, holds: [] } as const;
 
 async function examine(client: Client, schema: string, variable: string): Promise<DatabaseReport> {
   const ask = askOn(client, statementsFor(schema));
@@ -35,19 +44,21 @@ async function examine(client: Client, schema: string, variable: string): Promis
   if (version.status !== "ok") {
     const message = "the tables were not looked at: the schema has another version";
     findings.push({ check: "pipeline", status: "skipped", message });
-    return { findings, known: { queues: [], subscriptions: [] } };
+    return { findings, ...nothingKnown };
   }
   for (const check of [
     checkRelay,
     checkTimers,
     checkDeadLetters,
     checkWorkers,
+    checkLeases,
+    checkStaleJobs,
     checkTransactions,
   ]) {
     findings.push(...(await check(ask)));
   }
   findings.push(await checkRetention(ask));
-  return { findings, known: await readKnownQueues(client, schema) };
+  return { findings, known: await readKnownQueues(client, schema), holds: await readHolds(ask) };
 }
 
 /** A database that cannot be used is a finding as well: the broker is still looked at. */
@@ -61,7 +72,7 @@ async function examineDatabase({ settings }: Run): Promise<DatabaseReport> {
   } catch (error) {
     if (!WaybillError.is(error)) throw error;
     const finding = problem("database", error.message, `correct ${variable}, or start the server`);
-    return { findings: [finding], known: { queues: [], subscriptions: [] } };
+    return { findings: [finding], ...nothingKnown };
   }
 }
 
@@ -97,6 +108,7 @@ export function addDoctorCommand(root: CommandUnknownOpts, program: Program): vo
           vhost: vhostOf(settings.rabbitmqUrl),
           topology: topologyFor(database.known, settings.prefix),
           management: managementOf(settings.managementUrl),
+          holds: database.holds,
           logger,
         });
         const findings = [...database.findings, ...broker];

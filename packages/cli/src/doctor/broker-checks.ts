@@ -5,13 +5,16 @@ import {
   type BrokerConnection,
   checkTopology,
   type ManagementClient,
+  type ManagementQueue,
   names,
   queueDepth,
   type Topology,
   type TopologyReport,
 } from "@waybill/rabbitmq";
 import { connectBroker } from "../broker.ts";
+import { checkHolds } from "./consumer-timeout.ts";
 import { type Finding, fine, notice, problem } from "./finding.ts";
+import type { DeliveryHold } from "./worker-checks.ts";
 
 /** Options of {@link checkBroker}. */
 export interface BrokerChecks {
@@ -19,6 +22,8 @@ export interface BrokerChecks {
   readonly vhost: string;
   readonly topology: Topology;
   readonly management: ManagementClient | undefined;
+  /** How long workers hold deliveries. */
+  readonly holds: readonly DeliveryHold[];
   readonly logger: Logger;
 }
 
@@ -44,7 +49,7 @@ async function checkQueues(connection: BrokerConnection, topology: Topology): Pr
 
 async function checkPolicies(
   management: ManagementClient,
-  vhost: string,
+  queues: readonly ManagementQueue[],
   topology: Topology,
 ): Promise<Finding[]> {
   const ours = names(topology.prefix).limitsPolicy;
@@ -62,7 +67,7 @@ async function checkPolicies(
     topology.queues.filter(({ role }) => role !== "deadLetter").map(({ name }) => name),
   );
   let without = 0;
-  for (const queue of await management.queues(vhost)) {
+  for (const queue of queues) {
     if (!wanted.has(queue.name)) continue;
     const policy = queue.policy ?? "";
     if (policy === "") without += 1;
@@ -114,18 +119,31 @@ function topologyProblems(report: TopologyReport): Finding[] {
   return findings;
 }
 
-async function checkWithManagement(checks: BrokerChecks): Promise<Finding[]> {
-  if (checks.management === undefined) {
+async function checkWithManagement(
+  checks: BrokerChecks,
+  connection: BrokerConnection,
+): Promise<Finding[]> {
+  const { management, vhost, topology, holds } = checks;
+  if (management === undefined) {
     return [
       {
         check: "policies",
         status: "skipped",
-        message: "policies, alarms, arguments and bindings were not looked at",
+        message: "policies, alarms, arguments, bindings and limits were not looked at",
         remedy: "set RABBITMQ_MANAGEMENT_URL",
       },
     ];
   }
-  return await checkPolicies(checks.management, checks.vhost, checks.topology);
+  const queues = await management.queues(vhost);
+  return [
+    ...(await checkPolicies(management, queues, topology)),
+    ...checkHolds({
+      holds,
+      prefix: topology.prefix,
+      queues,
+      capabilities: connection.capabilities,
+    }),
+  ];
 }
 
 /** Looks at the broker; an error of it is a finding. */
@@ -140,7 +158,7 @@ export async function checkBroker(checks: BrokerChecks): Promise<Finding[]> {
       findings.push(fine("topology", `${topology.queues.length} queues are as they should be`));
     }
     findings.push(...(await checkQueues(connection, topology)));
-    findings.push(...(await checkWithManagement(checks)));
+    findings.push(...(await checkWithManagement(checks, connection)));
     return findings;
   } catch (error) {
     if (!WaybillError.is(error)) throw error;

@@ -23,7 +23,9 @@ export function askOn(client: Client, statements: Statements): Ask {
     (await client.query<Record<string, string | null>>(statements[name].text)).rows;
 }
 
-const times = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
+/** A number and its noun. */
+export const times = (count: number, noun: string): string =>
+  `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Who holds the relay's term, and how far the outbox is behind. */
 export async function checkRelay(ask: Ask): Promise<Finding[]> {
@@ -60,11 +62,28 @@ export async function checkRelay(ask: Ask): Promise<Finding[]> {
 }
 
 const advice: Readonly<Record<string, string>> = {
-  no_handler: "deploy a worker that handles the type and version; the message goes on by itself",
   unroutable: "no queue is bound there; create it: waybill topology apply",
   nacked: "drain the queue or raise its length limit, then waybill jobs retry {id}",
   refused: "the broker refuses this message, see waybill jobs show {id}",
 };
+
+/** What no worker knew: a deploy that is behind its producers, or one that was rolled back. */
+async function unknownTypes(ask: Ask): Promise<Finding[]> {
+  return (await ask("check_unknown_types")).map((row) => {
+    const { queue, type, version, example } = row;
+    const held = Number(row["held"]);
+    const what = `version ${version ?? ""} of ${type ?? ""}`;
+    const messages = times(Number(row["count"]), "message");
+    const since = formatDuration(Number(row["age"]));
+    return problem(
+      "parked",
+      `queue ${queue ?? ""}: no worker handles ${what}: ${messages} parked as no_handler, the oldest for ${since}`,
+      held > 0
+        ? `deploy a worker that handles ${what}, then waybill jobs retry ${example ?? "<id>"} and the others`
+        : `deploy a worker that handles ${what}; they go on by themselves`,
+    );
+  });
+}
 
 /** Messages that are parked, and timers that no relay fires. */
 export async function checkTimers(ask: Ask): Promise<Finding[]> {
@@ -84,6 +103,8 @@ export async function checkTimers(ask: Ask): Promise<Finding[]> {
         ),
       );
     }
+    // These have a finding for each type and version.
+    if (reason === "no_handler") continue;
     const words = detail === null || detail === undefined ? "" : `: ${detail}`;
     if (held > 0) {
       findings.push(
@@ -106,6 +127,7 @@ export async function checkTimers(ask: Ask): Promise<Finding[]> {
       );
     }
   }
+  findings.push(...(await unknownTypes(ask)));
   const waiting = rows.reduce((sum, row) => sum + Number(row["count"]), 0);
   if (findings.length === 0)
     findings.push(fine("timers", `${times(waiting, "timer")}, none overdue, nothing parked`));
@@ -123,36 +145,6 @@ export async function checkDeadLetters(ask: Ask): Promise<Finding[]> {
       `waybill dead list --queue ${row["queue"] ?? ""}; when the cause is mended: waybill dead retry --queue ${row["queue"] ?? ""}`,
     ),
   );
-}
-
-const queuesOf = (row: Rows[number]): string[] => JSON.parse(row["queues"] ?? "[]") as string[];
-
-/** Workers by the database's clock. */
-export async function checkWorkers(ask: Ask): Promise<Finding[]> {
-  const rows = await ask("check_workers");
-  const alive = rows.filter((row) => row["alive"] === "true");
-  if (alive.length === 0) {
-    return [
-      problem(
-        "workers",
-        "no worker is alive, so no job is run",
-        "start one: waybill worker <module>",
-      ),
-    ];
-  }
-  const served = new Set(alive.flatMap(queuesOf));
-  const findings = [fine("workers", `${alive.length} alive, on ${[...served].sort().join(", ")}`)];
-  const known = (await ask("list_known_queues")).map((row) => row["queue"] ?? "");
-  for (const queue of known.filter((name) => !served.has(name))) {
-    findings.push(
-      problem(
-        "workers",
-        `queue ${queue}: no worker that is alive consumes it`,
-        "start a worker that lists it in queues",
-      ),
-    );
-  }
-  return findings;
 }
 
 /** Open transactions that keep rows from the relay and dead rows from vacuum. */

@@ -1,5 +1,6 @@
 -- What waits in the timers, by queue and reason: how many, how many of them only for an operator
 -- (fire_at infinity), how many are overdue by more than a minute, and the newest words about them.
+-- The leases of running jobs, which have no time either, are no messages that wait: check_leases.sql.
 -- Caller: waybill doctor.
 select
   t.queue,
@@ -12,5 +13,6 @@ select
   (array_agg(t.type order by t.created_at desc))[1] as type,
   (array_agg(t.detail order by t.created_at desc))[1] as detail
 from waybill.timer as t
+where t.reason <> 'lease'
 group by t.queue, t.reason
 order by t.queue, t.reason
