@@ -1,4 +1,4 @@
-/** What the relay does beside publishing: timers, partitions, retention, jobs of dead workers. */
+/** What the relay does beside publishing: timers, partitions, retention. */
 
 import { expect, test } from "vitest";
 
@@ -218,6 +218,7 @@ test("what is past its retention is pruned, and nothing else", async () => {
     `insert into waybill.idempotency_key (type, key, job_id, mode) values ('t', 'ended', '01890000-0000-7000-8000-000000000003', 'until_end')`,
     `insert into waybill.timer (id, kind, fire_at, reason, type, payload, enqueued_at) select id, 'event', 'infinity', 'unroutable', 't', '1', at ${rows}`,
     `insert into waybill.worker (id, name, host, pid, version, queues, lease_until) select id, 'w', 'h', 1, '1', '{}', at + interval '20 days' ${rows}`,
+    `insert into waybill.watch (id, watcher, lease_until) select id, id, at + interval '20 days' ${rows}`,
   ]) {
     await house.database.rows(statement);
   }
@@ -228,43 +229,78 @@ test("what is past its retention is pruned, and nothing else", async () => {
     const [left] = await house.database.rows(
       `select (select count(*)::int from waybill.failure) as failures, (select count(*)::int from waybill.result) as results,
         (select count(*)::int from waybill.dead_letter) as letters, (select count(*)::int from waybill.idempotency_key) as keys,
-        (select count(*)::int from waybill.worker) as workers, (select count(*)::int from waybill.timer) as events`,
+        (select count(*)::int from waybill.worker) as workers, (select count(*)::int from waybill.timer) as events,
+        (select count(*)::int from waybill.watch) as watches`,
     );
-    expect(left).toEqual({ failures: 1, results: 1, letters: 1, keys: 1, workers: 1, events: 1 });
+    expect(left).toEqual({
+      failures: 1,
+      results: 1,
+      letters: 1,
+      keys: 1,
+      workers: 1,
+      events: 1,
+      watches: 1,
+    });
   });
 });
 
-test("a running job whose worker is dead and whose message is gone is dispatched again, once", async () => {
+test("checkpoints, progress and acts are pruned with their jobs, and those of a job that may go on are kept", async () => {
   await using house = await startHouse();
-  await house.declare("email");
-  const collected = await house.collect("email");
-  const [lost, alive, foreign] = [
-    ...(await enqueue(house.database.pool, [{ payload: "lost" }, { payload: "alive" }])),
-    "01890000-0000-7000-8000-00000000000f",
-  ];
-  const [dead, living] = [
-    "01890000-0000-7000-8000-0000000000d1",
-    "01890000-0000-7000-8000-0000000000a1",
-  ];
+  const kept = ["running", "retry_waiting", "failed"];
+  const jobs = [...kept, "succeeded", "forgotten"].map((state, n) => ({
+    id: `01890000-0000-7000-8000-00000000000${n}`,
+    state,
+  }));
   await house.database.rows(
-    `insert into waybill.worker (id, name, host, pid, version, queues, lease_until) values
-      ($1, 'dead', 'h', 1, '1', '{email}', clock_timestamp() - interval '10 seconds'),
-      ($2, 'living', 'h', 2, '1', '{email}', clock_timestamp() + interval '10 minutes')`,
-    [dead, living],
+    `with job as (select * from jsonb_to_recordset($1::jsonb) as j (id uuid, state text)),
+     known as (
+       insert into waybill.inbox (id, queue, type, state, dispatch, finished_at)
+       select id, 'email', state, state, 1, case when state in ('failed', 'succeeded') then now() - interval '40 days' end
+       from job where state <> 'forgotten'
+     ),
+     letter as (
+       insert into waybill.dead_letter (id, queue, type, attempts, failure_class, message, fingerprint, payload, enqueued_at)
+       select id, 'email', 't', 1, 'unknown', 'm', 'f', '1', now() - interval '50 days' from job where state = 'failed'
+     ),
+     time as (select days, now() - days * interval '1 day' as at from (values (40), (20)) as v (days)),
+     place as (
+       insert into waybill.checkpoint (id, queue, number, attempt, checkpoint, created_at)
+       select id, 'email', days, 1, '1', at from job, time
+     ),
+     act as (
+       insert into waybill.audit_log (at, actor, action, id, queue, detail)
+       select at, 'a', 'redrive', id, 'email', 'death ' || days from job, time
+     )
+     insert into waybill.progress (id, queue, attempt, stage, reported_at)
+     select id, 'email', 1, 's', now() - interval '40 days' from job`,
+    [JSON.stringify(jobs)],
   );
   await house.database.rows(
-    `insert into waybill.inbox (id, queue, type, state, attempt, dispatch, owner, started_at)
-     select id, 'email', 't', 'running', 1, 1, owner, clock_timestamp() - interval '1 minute'
-     from unnest($1::uuid[], $2::uuid[]) as u (id, owner)`,
-    [
-      [lost, alive, foreign],
-      [dead, living, dead],
-    ],
+    `insert into waybill.audit_log (at, actor, action) values (now() - interval '40 days', 'relay', 'rescan')`,
   );
 
-  house.startRelay({ reapAfterMs: 200 });
+  // The inbox remembers the succeeded job longer than its history is kept.
+  house.startRelay({ inboxRetentionMs: 60 * 86_400_000 });
 
-  await eventually(() => collected.messages.length === 3);
-  const again = collected.messages.filter(({ headers }) => headers["waybill-dispatch"] === 2);
-  expect(again.map(({ id, body }) => ({ id, body }))).toEqual([{ id: lost, body: '"lost"' }]);
+  const old = async (table: string, time: string): Promise<readonly string[]> =>
+    (
+      await house.database.rows<{ state: string }>(
+        `select j.state from waybill.${table} as t
+         left join jsonb_to_recordset($1::jsonb) as j (id uuid, state text) on j.id = t.id
+         where t.${time} < now() - interval '30 days' order by j.id`,
+        [JSON.stringify(jobs)],
+      )
+    ).map(({ state }) => state);
+  await eventually(async () => expect(await old("checkpoint", "created_at")).toEqual(kept));
+  await eventually(async () =>
+    expect(await old("progress", "reported_at")).toEqual(["running", "retry_waiting"]),
+  );
+  await eventually(async () =>
+    expect(await old("audit_log", "at")).toEqual([...kept, "succeeded"]),
+  );
+  const [young] = await house.database.rows(
+    `select (select count(*)::int from waybill.checkpoint where number = 20) as checkpoints,
+       (select count(*)::int from waybill.audit_log where detail = 'death 20') as acts`,
+  );
+  expect(young).toEqual({ checkpoints: 5, acts: 5 });
 });

@@ -97,10 +97,21 @@ export type Prunable =
   | "failures"
   | "results"
   | "dead_letters"
+  | "checkpoints"
+  | "progress"
+  | "watches"
+  | "audit_log"
   | "workers"
   | "unheard_events"
   | "inbox_default"
   | "outbox_default";
+
+/** A worker whose lease is over and whose jobs have not been dispatched again since. */
+export interface DeadWorker {
+  readonly id: string;
+  /** Jobs that it ran at its last heartbeat. */
+  readonly running: number;
+}
 
 /** See {@link createRelayStore}. Epochs are bigints as text. */
 export interface RelayStore {
@@ -161,10 +172,12 @@ export interface RelayStore {
   /** How many rows were deleted. */
   prune(what: Prunable, ageMs: number, limit: number): Promise<number>;
   pruneIdempotencyKeys(limit: number): Promise<number>;
-  /** Time of the latest death of a worker at least so long ago, as text. */
-  latestDeath(agoMs: number): Promise<string | undefined>;
-  /** How many running jobs of dead workers were dispatched again. */
-  redispatchOrphans(runningMs: number, limit: number): Promise<number>;
+  /** How many leases of dead owners are due now. */
+  fireLeases(limit: number): Promise<number>;
+  deadWorkers(): Promise<readonly DeadWorker[]>;
+  /** How many running jobs of dead workers were dispatched again; `sinceMs`: of those enqueued since. */
+  redispatchOrphans(sinceMs: number | undefined, limit: number): Promise<number>;
+  markSwept(workers: readonly string[]): Promise<void>;
   /** Asks for wake-up hints on this connection. */
   listen(): Promise<void>;
   notify(channel: string): Promise<void>;

@@ -6,6 +6,7 @@
 import type { SqlConnection } from "./executor.ts";
 import type {
   CursorRecord,
+  DeadWorker,
   OutboxPage,
   OutboxRow,
   PageLimits,
@@ -244,6 +245,10 @@ export function createRelayStore(
     failures: sql.prune_failures,
     results: sql.prune_results,
     dead_letters: sql.prune_dead_letters,
+    checkpoints: sql.prune_checkpoints,
+    progress: sql.prune_progress,
+    watches: sql.prune_watches,
+    audit_log: sql.prune_audit_log,
     workers: sql.prune_workers,
     unheard_events: sql.prune_unheard_events,
     inbox_default: sql.prune_inbox_default,
@@ -256,10 +261,13 @@ export function createRelayStore(
     ...partitionStatements(run, sql),
     prune: async (what, ageMs, limit) => (await run(prunes[what], [ageMs, limit])).count,
     pruneIdempotencyKeys: async (limit) => (await run(sql.prune_idempotency_keys, [limit])).count,
-    latestDeath: async (agoMs) =>
-      (await run<{ latest: string | null }>(sql.read_deaths, [agoMs])).first?.latest ?? undefined,
-    redispatchOrphans: async (runningMs, limit) =>
-      (await run(sql.redispatch_orphans, [runningMs, limit])).rows.length,
+    fireLeases: async (limit) => (await run(sql.fire_leases, [limit])).rows.length,
+    deadWorkers: async () => (await run<DeadWorker>(sql.read_dead_workers)).rows,
+    redispatchOrphans: async (sinceMs, limit) =>
+      (await run(sql.redispatch_orphans, [sinceMs ?? null, limit])).rows.length,
+    async markSwept(workers) {
+      await run(sql.mark_swept, [[...workers]]);
+    },
     async listen() {
       // A DO block cannot be prepared with parameters; it has none.
       await connection.query({ text: sql.listen_wake.text });

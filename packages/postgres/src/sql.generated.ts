@@ -1463,6 +1463,7 @@ export type QueryName =
   | "ensure_relay"
   | "ensure_schema"
   | "fail_attempts"
+  | "fire_leases"
   | "fire_timers"
   | "get_backend"
   | "get_jobs"
@@ -1486,22 +1487,27 @@ export type QueryName =
   | "lock_migrations"
   | "lock_worker"
   | "mark_origin"
+  | "mark_swept"
   | "next_timer"
   | "notify_jobs"
   | "notify_wake"
   | "park_dispatches"
   | "park_messages"
+  | "prune_audit_log"
+  | "prune_checkpoints"
   | "prune_dead_letters"
   | "prune_failures"
   | "prune_idempotency_keys"
   | "prune_inbox_default"
   | "prune_outbox_default"
+  | "prune_progress"
   | "prune_results"
   | "prune_unheard_events"
+  | "prune_watches"
   | "prune_workers"
   | "read_checkpoint"
   | "read_cursor"
-  | "read_deaths"
+  | "read_dead_workers"
   | "read_fresh_page"
   | "read_fresh_window"
   | "read_keyed_page"
@@ -2166,6 +2172,68 @@ copied as (
 )
 select e.id::text as id, e.queue, e.state, e.attempt, e.deaths
 from ended as e`,
+  fire_leases: `with recursive owner as (
+  (
+    select t.owner
+    from waybill.timer as t
+    where t.owner is not null
+    order by t.owner
+    limit 1
+  )
+  union all
+  select (
+    select t.owner
+    from waybill.timer as t
+    where t.owner > o.owner
+    order by t.owner
+    limit 1
+  )
+  from owner as o
+  where o.owner is not null
+),
+dead as materialized (
+  select o.owner
+  from owner as o
+  where o.owner is not null
+    and not exists (
+      select
+      from waybill.worker as w
+      where w.id = o.owner
+        and w.lease_until > statement_timestamp()
+        and (
+          w.lock_key is null
+          or w.lock_key = any (
+            array(
+              select l.classid::bigint << 32 | l.objid::bigint
+              from pg_catalog.pg_locks as l
+              where l.locktype = 'advisory'
+                and l.granted
+                and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+                and l.objsubid = 1
+            )
+          )
+        )
+    )
+),
+lease as materialized (
+  select t.id, t.queue, t.kind, t.dispatch
+  from dead as d
+  join waybill.timer as t on t.owner = d.owner
+  where t.reason = 'lease'
+  limit $1::integer
+  for update of t skip locked
+)
+update waybill.timer as t
+set fire_at = clock_timestamp(),
+    owner = null,
+    reason = 'held',
+    detail = 'its worker died'
+from lease as l
+where t.id = l.id
+  and t.queue = l.queue
+  and t.kind = l.kind
+  and t.dispatch = l.dispatch
+returning t.id::text as id`,
   fire_timers: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -2543,6 +2611,10 @@ where r.shard = 0
     r.outbox_oid is distinct from 'waybill.outbox'::regclass::oid
     or r.system_identifier is distinct from coalesce(waybill.system_identifier(), r.system_identifier)
   )`,
+  mark_swept: `update waybill.worker as w
+set swept_at = clock_timestamp()
+where w.id = any ($1::uuid[])
+  and w.lease_until <= statement_timestamp()`,
   next_timer: `select (extract(epoch from t.fire_at - clock_timestamp()) * 1000)::double precision as delay
 from waybill.timer as t
 where t.fire_at < 'infinity'
@@ -2648,6 +2720,51 @@ parked as (
 )
 select p.id::text as id, p.queue, p.dispatch
 from parked as p`,
+  prune_audit_log: `with old as materialized (
+  select a.audit_id
+  from waybill.audit_log as a
+  where a.at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and (
+      a.id is null
+      or not (
+        exists (
+          select
+          from waybill.inbox as i
+          where i.id = a.id and (a.queue is null or i.queue = a.queue)
+        )
+        or exists (
+          select
+          from waybill.dead_letter as d
+          where d.id = a.id and (a.queue is null or d.queue = a.queue)
+        )
+      )
+    )
+  order by a.audit_id
+  limit $2::integer
+)
+delete from waybill.audit_log as a
+using old as o
+where a.audit_id = o.audit_id`,
+  prune_checkpoints: `with old as materialized (
+  select c.id, c.queue, c.number
+  from waybill.checkpoint as c
+  where c.created_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not exists (
+      select
+      from waybill.inbox as i
+      where i.id = c.id and i.queue = c.queue and i.state in ('queued', 'running', 'retry_waiting')
+    )
+    and not exists (
+      select
+      from waybill.dead_letter as d
+      where d.id = c.id and d.queue = c.queue
+    )
+  order by c.created_at
+  limit $2::integer
+)
+delete from waybill.checkpoint as c
+using old as o
+where c.id = o.id and c.queue = o.queue and c.number = o.number`,
   prune_dead_letters: `with old as materialized (
   select t.id, t.queue
   from waybill.dead_letter as t
@@ -2721,6 +2838,22 @@ where i.id = o.id and i.queue = o.queue`,
 delete from waybill.outbox_default as o
 using old as d
 where o.tx = d.tx and o.seq = d.seq`,
+  prune_progress: `with old as materialized (
+  select p.id, p.queue
+  from waybill.progress as p
+  where p.reported_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not exists (
+      select
+      from waybill.inbox as i
+      where i.id = p.id and i.queue = p.queue and i.state in ('queued', 'running', 'retry_waiting')
+    )
+  limit $2::integer
+)
+delete from waybill.progress as p
+using old as o
+where p.id = o.id
+  and p.queue = o.queue
+  and p.reported_at < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
   prune_results: `with old as materialized (
   select t.id, t.queue
   from waybill.result as t
@@ -2742,6 +2875,17 @@ where t.id = o.id and t.queue = o.queue`,
 delete from waybill.timer as t
 using old as o
 where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.dispatch`,
+  prune_watches: `with old as materialized (
+  select w.id, w.watcher
+  from waybill.watch as w
+  where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'
+  limit $2::integer
+)
+delete from waybill.watch as w
+using old as o
+where w.id = o.id
+  and w.watcher = o.watcher
+  and w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
   prune_workers: `with old as materialized (
   select w.id
   from waybill.worker as w
@@ -2775,9 +2919,12 @@ limit 1`,
 from waybill.relay as r
 where r.shard = 0
   and r.epoch = $1::bigint`,
-  read_deaths: `select max(w.lease_until)::text as latest
+  read_dead_workers: `select w.id::text as id, w.running
 from waybill.worker as w
-where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'`,
+where w.lease_until <= statement_timestamp()
+  and (w.swept_at is null or w.swept_at < w.lease_until)
+order by w.lease_until
+limit 1000`,
   read_fresh_page: `with page as materialized (
   select
     o.*,
@@ -3054,40 +3201,36 @@ from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
   record_migration: `insert into waybill.migration (version, name, hash)
 values (:version, ':name', ':hash')`,
-  redispatch_orphans: `with orphan as materialized (
+  redispatch_orphans: `with abandoned as materialized (
   select i.id, i.queue, i.dispatch
   from waybill.inbox as i
+  left join waybill.worker as w on w.id = i.owner
   where i.state = 'running'
-    and i.started_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
-    and not waybill.worker_alive(i.owner)
-    and not exists (select from waybill.timer as t where t.id = i.id and t.queue = i.queue)
-    and not exists (
-      select
-      from waybill.outbox as o
-      where o.id = i.id
-        and o.kind = 'job'
-        and o.queue = i.queue
-        and o.dispatch > i.dispatch
-        and o.created_at > clock_timestamp() - interval '1 hour'
+    and i.id >= coalesce(
+      waybill.id_at(statement_timestamp() - $1::double precision * interval '1 millisecond'),
+      '00000000-0000-0000-0000-000000000000'
     )
-  limit $2::integer
+    and case
+      when w.id is null then i.started_at < statement_timestamp() - interval '1 minute'
+      else w.lease_until <= statement_timestamp()
+    end
 )
 insert into waybill.outbox (
   id, kind, dispatch, queue, type, version, payload, payload_base64, headers, priority, ordering_key,
   correlation_id, expires_at, enqueued_at
 )
 select
-  n.id, 'job', n.dispatch + 1, n.queue, e.type, e.version, e.payload, e.payload_base64, e.headers,
+  a.id, 'job', a.dispatch + 1, a.queue, e.type, e.version, e.payload, e.payload_base64, e.headers,
   e.priority, e.ordering_key, e.correlation_id, e.expires_at, e.enqueued_at
-from orphan as n
+from abandoned as a
 cross join lateral (
   (
     select
       o.type, o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
       o.correlation_id, o.expires_at, o.enqueued_at
     from waybill.outbox as o
-    where o.id = n.id
-      and (o.kind = 'event' or (o.kind = 'job' and o.queue = n.queue))
+    where o.id = a.id
+      and (o.kind = 'event' or (o.kind = 'job' and o.queue = a.queue))
     order by o.kind = 'job' desc, o.dispatch desc
     limit 1
   )
@@ -3097,10 +3240,27 @@ cross join lateral (
       d.type, d.version, d.payload, d.payload_base64, d.headers, d.priority, d.ordering_key,
       d.correlation_id, null, d.enqueued_at
     from waybill.dead_letter as d
-    where d.id = n.id and d.queue = n.queue
+    where d.id = a.id and d.queue = a.queue
   )
   limit 1
 ) as e
+where (
+    select t.id
+    from waybill.timer as t
+    where t.id = a.id and t.queue = a.queue and t.kind = 'job'
+    limit 1
+  ) is null
+  and (
+    select o.id
+    from waybill.outbox as o
+    where o.id = a.id
+      and o.kind = 'job'
+      and o.queue = a.queue
+      and o.dispatch > a.dispatch
+      and o.created_at > clock_timestamp() - interval '1 hour'
+    limit 1
+  ) is null
+limit $2::integer
 returning id::text as id, queue`,
   register_worker: `insert into waybill.worker (id, name, host, pid, version, queues, lock_key, lease_until)
 values (

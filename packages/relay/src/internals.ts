@@ -5,7 +5,7 @@
 export interface RelayInternals {
   /**
    * Called at `relay.afterPublish`, `relay.afterConfirm`, `relay.beforeSave`, `relay.afterSave`,
-   * `relay.afterPark`.
+   * `relay.afterPark`, `relay.afterLeases`, `relay.beforeSwept`.
    */
   readonly failpoint?: ((name: string) => void) | undefined;
   readonly random?: (() => number) | undefined;

@@ -7,9 +7,9 @@
 import type { Logger } from "@waybill/core";
 import { type BrokerConnection, names as namesOf } from "@waybill/rabbitmq";
 import { CursorSaver } from "./cursor-saver.ts";
+import { DeadOwners } from "./dead-owners.ts";
 import type { Destinations } from "./destinations.ts";
 import { Dispatcher, type PublishCounts } from "./dispatcher.ts";
-import { LeaseReaper } from "./lease-reaper.ts";
 import type { ResolvedRelayOptions } from "./options.ts";
 import { keepPartitions } from "./partition-keeper.ts";
 import { loadCursor } from "./position-check.ts";
@@ -172,7 +172,7 @@ function startUpkeep(
   wakeUp: WakeUp,
   signal: AbortSignal,
 ): readonly Promise<void>[] {
-  const { options, database, logger, random } = context;
+  const { options, database, logger, random, failpoint } = context;
   const { store } = database;
   const patiently = async <T>(work: (patient: typeof store) => Promise<T>): Promise<T> => {
     const session = await database.openPatientSession();
@@ -186,17 +186,33 @@ function startUpkeep(
     }
   };
   let pruneAtMs = 0;
-  const reaper = new LeaseReaper({ store, patiently, reapAfterMs: options.reapAfterMs, logger });
-  const start = (name: string, work: () => Promise<number>): Promise<void> =>
-    runUpkeep({ name, logger, random, work }, signal);
+  let wakeTimers: (() => void) | undefined;
+  const owners = new DeadOwners({
+    store,
+    patiently,
+    logger,
+    failpoint,
+    onLeases: () => wakeTimers?.(),
+    onDispatched: () => wakeUp.hint(),
+  });
+  const start = (
+    name: string,
+    work: () => Promise<number>,
+    onWake?: (wake: () => void) => void,
+  ): Promise<void> => runUpkeep({ name, logger, random, work, onWake }, signal);
   return [
-    start("timers", () =>
-      fireDueTimers({
-        store,
-        idlePollMs: options.idlePollMs,
-        logger,
-        onFired: () => wakeUp.hint(),
-      }),
+    start(
+      "timers",
+      () =>
+        fireDueTimers({
+          store,
+          idlePollMs: options.idlePollMs,
+          logger,
+          onFired: () => wakeUp.hint(),
+        }),
+      (wake) => {
+        wakeTimers = wake;
+      },
     ),
     // One after the other: both lock the default partitions.
     start("housekeeping", () =>
@@ -209,6 +225,8 @@ function startUpkeep(
         return keepMs;
       }),
     ),
-    start("lease reaper", () => reaper.reap()),
+    // Apart: looking through a large inbox takes longer than a lease may wait.
+    start("leases of dead owners", () => owners.fireLeases()),
+    start("jobs of dead owners", () => owners.sweep()),
   ];
 }

@@ -82,16 +82,11 @@ export interface RelayOptions {
    */
   readonly inboxRetentionMs?: number | undefined;
   /**
-   * How long failures, results and dead letters are kept, in milliseconds; 1 hour to 10 years.
+   * How long failures, results, dead letters, checkpoints, progress and the audit log are kept, in
+   * milliseconds; 1 hour to 10 years. What belongs to an unfinished job stays longer.
    * @default 2592000000
    */
   readonly historyRetentionMs?: number | undefined;
-  /**
-   * A job that a dead worker ran is dispatched again if it has not come back by itself so long after
-   * the worker's lease, in milliseconds; 100 ms to 1 day.
-   * @default 120000
-   */
-  readonly reapAfterMs?: number | undefined;
 }
 
 /** {@link RelayOptions} with every default filled in. */
@@ -114,7 +109,6 @@ export interface ResolvedRelayOptions {
   readonly outboxRetentionMs: number;
   readonly inboxRetentionMs: number;
   readonly historyRetentionMs: number;
-  readonly reapAfterMs: number;
 }
 
 const hour = 3_600_000;
@@ -187,7 +181,6 @@ const relayOptions: z.ZodType<ResolvedRelayOptions, RelayOptions> = z
       .min(hour)
       .max(3_660 * day)
       .default(30 * day),
-    reapAfterMs: z.int().min(100).max(day).default(120_000),
   })
   .refine(
     ({ outboxRetentionMs, inboxRetentionMs }) => inboxRetentionMs >= outboxRetentionMs + day,

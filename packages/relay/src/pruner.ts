@@ -15,6 +15,8 @@ const batch = 1_000;
 const batchesMax = 1_000;
 const everyMs = 15 * 60_000;
 const deadWorkerMs = 24 * 3_600_000;
+/** A watcher that is only late renews what it finds. */
+const deadWatchMs = 10 * 60_000;
 
 /**
  * Deletes what is past its retention, in small batches that lock few rows for a moment.
@@ -36,6 +38,10 @@ export async function prune(options: PrunerOptions): Promise<number> {
   await repeat(() => store.prune("failures", historyRetentionMs, batch));
   await repeat(() => store.prune("results", historyRetentionMs, batch));
   await repeat(() => store.prune("dead_letters", historyRetentionMs, batch));
+  await repeat(() => store.prune("checkpoints", historyRetentionMs, batch));
+  await repeat(() => store.prune("progress", historyRetentionMs, batch));
+  await repeat(() => store.prune("audit_log", historyRetentionMs, batch));
+  await repeat(() => store.prune("watches", deadWatchMs, batch));
   await repeat(() => store.prune("workers", deadWorkerMs, batch));
   const unheard = await repeat(() => store.prune("unheard_events", historyRetentionMs, batch));
   // The only thing that ends without having run anywhere, so it is said.

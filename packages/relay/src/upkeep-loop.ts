@@ -10,7 +10,7 @@ export interface UpkeepOptions {
   readonly random: () => number;
   /** Does a piece of work; resolves to the milliseconds until the next. */
   readonly work: () => Promise<number>;
-  /** Shortens the wait; called with the function that does so. */
+  /** Called before each piece of work with the function that ends the wait after it. */
   readonly onWake?: ((wake: () => void) => void) | undefined;
 }
 
@@ -25,6 +25,9 @@ export async function runUpkeep(options: UpkeepOptions, signal: AbortSignal): Pr
   const { name, logger, random, work } = options;
   let failures = 0;
   while (!signal.aborted) {
+    const woken = Promise.withResolvers<void>();
+    // Before the work: what comes while it looks may be what it has just missed.
+    options.onWake?.(woken.resolve);
     let delayMs: number;
     try {
       delayMs = await work();
@@ -37,8 +40,6 @@ export async function runUpkeep(options: UpkeepOptions, signal: AbortSignal): Pr
       if (isLock) logger.debug({ loop: name, err }, "upkeep waits for a lock");
       else if (failures === 1 && !signal.aborted) logger.warn({ loop: name, err }, "upkeep failed");
     }
-    const woken = Promise.withResolvers<void>();
-    options.onWake?.(woken.resolve);
     await Promise.race([pause(delayMs, signal), woken.promise]);
   }
 }

@@ -48,8 +48,6 @@ export async function startFleet(
       batchSize: 50,
       leaseMs: 500,
       idlePollMs: 50,
-      // Sooner than anybody would want: a job that a killed worker ran must not wait for it.
-      reapAfterMs: 2_000,
     };
     const process = stack.use(
       await startProcess(scripts[role], role === "relay" ? [JSON.stringify(relayOptions)] : [], {
