@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
-import type { Child, Children, Environment } from "./children.ts";
-import type { Ground } from "./ground.ts";
-import type { Screen } from "./screen.ts";
+import type { Child, Children, Environment } from "../../../../scripts/stage/children.ts";
+import type { Ground } from "../../../../scripts/stage/ground.ts";
+import type { Screen } from "../../../../scripts/stage/screen.ts";
 import {
   catchBusy,
   type Kill,

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { whole } from "../../../../scripts/stage/whole.ts";
 
 /** What the command line of the demo says. */
 export interface DemoOptions {
@@ -20,12 +21,6 @@ const usage = `Usage: npm run demo -- [options]
   --keep        leave everything running for a look around, until Ctrl-C
   --help        this text
 `;
-
-function whole(flag: string, text: string, min: number, max: number): number {
-  const value = Number(text);
-  if (Number.isInteger(value) && value >= min && value <= max) return value;
-  throw new Error(`--${flag} is a whole number from ${min} to ${max}, not "${text}"`);
-}
 
 /**
  * Reads the command line.

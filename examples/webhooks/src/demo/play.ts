@@ -1,11 +1,11 @@
 import { createJobs, pgDatabase } from "@waybill/postgres";
 import type { Cast } from "./cast.ts";
 import { planDeliveries, readExamples } from "./deliveries.ts";
-import type { Ground } from "./ground.ts";
+import type { Ground } from "../../../../scripts/stage/ground.ts";
 import { readLedger } from "./ledger.ts";
 import type { DemoOptions } from "./options.ts";
 import type { Outcome } from "./report.ts";
-import type { Screen } from "./screen.ts";
+import type { Screen } from "../../../../scripts/stage/screen.ts";
 import { createSender } from "./sender.ts";
 import type { Kill } from "./takeover.ts";
 import { watchUntilEnd } from "./watch.ts";

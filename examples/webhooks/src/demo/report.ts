@@ -1,8 +1,8 @@
 import type { Services } from "../../../../scripts/services/index.ts";
-import type { Ground } from "./ground.ts";
+import type { Ground } from "../../../../scripts/stage/ground.ts";
 import { type Ledger, ledgerLines, summary } from "./ledger.ts";
 import type { DemoOptions } from "./options.ts";
-import type { Screen } from "./screen.ts";
+import type { Screen } from "../../../../scripts/stage/screen.ts";
 import type { Kill } from "./takeover.ts";
 
 /** What a run came to. */

@@ -1,24 +1,20 @@
 import { resolveServices, type Services } from "../../../../scripts/services/index.ts";
 import { type Cast, startCast } from "./cast.ts";
-import { createChildren, ProcessFailure } from "./children.ts";
-import { type Ground, prepareGround } from "./ground.ts";
+import { createChildren, ProcessFailure } from "../../../../scripts/stage/children.ts";
+import { unlessStopped } from "../../../../scripts/stage/run-script.ts";
+import { type Ground, type GroundPlan, prepareGround } from "../../../../scripts/stage/ground.ts";
 import { balances } from "./ledger.ts";
 import type { DemoOptions } from "./options.ts";
 import { play } from "./play.ts";
 import { report, reportJson } from "./report.ts";
-import type { Screen } from "./screen.ts";
+import type { Screen } from "../../../../scripts/stage/screen.ts";
 
-/** Resolves with `work`, or rejects as soon as the run is stopped. */
-async function unlessStopped<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const stopped = Promise.withResolvers<never>();
-  const stop = (): void => stopped.reject(signal.reason);
-  signal.addEventListener("abort", stop);
-  try {
-    return await Promise.race([work, stopped.promise]);
-  } finally {
-    signal.removeEventListener("abort", stop);
-  }
-}
+const plan: GroundPlan = {
+  name: "demo",
+  queues: ["index", "deliver"],
+  shownQueues: ["index", "deliver", "deliver.dlq"],
+  tables: [new URL("../schema.sql", import.meta.url), new URL("schema.sql", import.meta.url)],
+};
 
 function showPlaces(screen: Screen, services: Services, ground: Ground): void {
   screen.event(`database ${new URL(ground.databaseUrl).pathname.slice(1)} made and migrated`);
@@ -70,7 +66,7 @@ export async function runDemo(
     resolveServices({ log: (line) => screen.event(line) }),
     signal,
   );
-  await using ground = await prepareGround(services);
+  await using ground = await prepareGround(services, plan);
   showPlaces(screen, services, ground);
 
   screen.heading("Processes");

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool } from "pg";
-import type { Child } from "./children.ts";
-import { until } from "./until.ts";
+import type { Child } from "../../../../scripts/stage/children.ts";
+import { until } from "../../../../scripts/stage/until.ts";
 
 /** What a kill did. */
 export interface Kill {

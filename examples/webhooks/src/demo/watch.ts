@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Jobs } from "@waybill/postgres";
-import type { Screen } from "./screen.ts";
+import type { Screen } from "../../../../scripts/stage/screen.ts";
 import type { Sender } from "./sender.ts";
 
 /** How long nothing may change while jobs have no end. */

@@ -4,7 +4,7 @@ import { Client, Pool } from "pg";
 import { silentLogger, topologyNames } from "@waybill/core";
 import { migrate } from "@waybill/postgres";
 import { createBrokerConnection, createManagementClient } from "@waybill/rabbitmq";
-import type { Services } from "../../../../scripts/services/index.ts";
+import type { Services } from "../services/index.ts";
 
 /** Where a run takes place: a database of its own, and a virtual host or prefix of its own. */
 export interface Ground extends AsyncDisposable {
@@ -16,7 +16,17 @@ export interface Ground extends AsyncDisposable {
   readonly pages: readonly string[];
 }
 
-const queues = ["index", "deliver"];
+/** What a script needs there. */
+export interface GroundPlan {
+  /** Word in the names of its database and virtual host: letters, digits, underscores. */
+  readonly name: string;
+  /** Queues and subscriptions; cleared away at the end where the broker is shared. */
+  readonly queues: readonly string[];
+  /** Queues whose pages in the management UI are worth a look, by their names at the broker without the prefix. */
+  readonly shownQueues: readonly string[];
+  /** Files of SQL that make the script's own tables, in their order. */
+  readonly tables: readonly URL[];
+}
 
 async function administer(databaseUrl: string, statement: string): Promise<void> {
   const client = new Client({ connectionString: databaseUrl });
@@ -29,7 +39,7 @@ async function administer(databaseUrl: string, statement: string): Promise<void>
   }
 }
 
-/** A fresh database with Waybill's schema, the service's tables and the demo's. */
+/** A fresh database. */
 async function createDatabase(serverUrl: string, name: string): Promise<string> {
   await administer(serverUrl, `create database ${name}`);
   const url = new URL(serverUrl);
@@ -37,11 +47,9 @@ async function createDatabase(serverUrl: string, name: string): Promise<string> 
   return url.href;
 }
 
-async function createTables(pool: Pool): Promise<void> {
+async function createTables(pool: Pool, files: readonly URL[]): Promise<void> {
   await migrate(pool);
-  for (const file of ["../schema.sql", "schema.sql"]) {
-    await pool.query(await readFile(new URL(file, import.meta.url), "utf8"));
-  }
+  for (const file of files) await pool.query(await readFile(file, "utf8"));
 }
 
 interface BrokerGround {
@@ -51,15 +59,19 @@ interface BrokerGround {
 }
 
 /** Names with a prefix of their own on the given broker. */
-function sharePrefix(url: string, name: string): BrokerGround {
+function sharePrefix(url: string, name: string, queues: readonly string[]): BrokerGround {
   const prefix = name.replaceAll("_", "-");
-  return { url, prefix, clear: () => deleteTopology(url, prefix) };
+  return { url, prefix, clear: () => deleteTopology(url, prefix, queues) };
 }
 
 /** A virtual host where the management API may make one, else a prefix. */
-async function shareBroker(services: Services, name: string): Promise<BrokerGround> {
+async function shareBroker(
+  services: Services,
+  name: string,
+  queues: readonly string[],
+): Promise<BrokerGround> {
   const url = new URL(services.rabbitmqUrl);
-  if (services.managementUrl === undefined) return sharePrefix(url.href, name);
+  if (services.managementUrl === undefined) return sharePrefix(url.href, name, queues);
   const management = new URL(services.managementUrl);
   management.username = url.username;
   management.password = url.password;
@@ -68,7 +80,7 @@ async function shareBroker(services: Services, name: string): Promise<BrokerGrou
     await client.putVhost(name);
   } catch {
     // Not an administrator.
-    return sharePrefix(url.href, name);
+    return sharePrefix(url.href, name, queues);
   }
   const user = decodeURIComponent(url.username) || "guest";
   await client.putPermissions(name, user, { configure: ".*", write: ".*", read: ".*" });
@@ -76,10 +88,14 @@ async function shareBroker(services: Services, name: string): Promise<BrokerGrou
   return { url: url.href, prefix: "waybill", clear: () => client.deleteVhost(name) };
 }
 
-async function deleteTopology(url: string, prefix: string): Promise<void> {
+async function deleteTopology(
+  url: string,
+  prefix: string,
+  queues: readonly string[],
+): Promise<void> {
   await using connection = createBrokerConnection({
     url,
-    name: "waybill-demo (clean up)",
+    name: "waybill (clean up)",
     logger: silentLogger,
   });
   await connection.tryReady();
@@ -95,27 +111,27 @@ async function deleteTopology(url: string, prefix: string): Promise<void> {
   }
 }
 
-function pagesOf(services: Services, broker: BrokerGround): readonly string[] {
+function pagesOf(
+  services: Services,
+  broker: BrokerGround,
+  shownQueues: readonly string[],
+): readonly string[] {
   if (services.managementUrl === undefined) return [];
   const vhost = decodeURIComponent(new URL(broker.url).pathname.slice(1)) || "/";
   const names = topologyNames(broker.prefix);
-  const shown = [
-    ...queues.map((queue) => names.queueName(queue)),
-    names.deadLetterQueueName("deliver"),
-  ];
-  return shown.map(
+  return shownQueues.map(
     (queue) =>
-      `${services.managementUrl}/#/queues/${encodeURIComponent(vhost)}/${encodeURIComponent(queue)}`,
+      `${services.managementUrl}/#/queues/${encodeURIComponent(vhost)}/${encodeURIComponent(names.queueName(queue))}`,
   );
 }
 
 /** Prepares the ground; disposing clears it. Servers that are ours need no clearing at the broker. */
-export async function prepareGround(services: Services): Promise<Ground> {
-  const name = `waybill_demo_${randomBytes(4).toString("hex")}`;
+export async function prepareGround(services: Services, plan: GroundPlan): Promise<Ground> {
+  const name = `waybill_${plan.name}_${randomBytes(4).toString("hex")}`;
   await using undo = new AsyncDisposableStack();
   const broker: BrokerGround =
     services.source === "url"
-      ? await shareBroker(services, name)
+      ? await shareBroker(services, name, plan.queues)
       : { url: services.rabbitmqUrl, prefix: "waybill", clear: async () => undefined };
   undo.defer(() => broker.clear());
 
@@ -126,7 +142,7 @@ export async function prepareGround(services: Services): Promise<Ground> {
   const pool = new Pool({ connectionString: databaseUrl, max: 12 });
   pool.on("error", () => undefined);
   undo.defer(() => pool.end());
-  await createTables(pool);
+  await createTables(pool, plan.tables);
 
   const owned = undo.move();
   return {
@@ -134,7 +150,7 @@ export async function prepareGround(services: Services): Promise<Ground> {
     rabbitmqUrl: broker.url,
     prefix: broker.prefix,
     pool,
-    pages: pagesOf(services, broker),
+    pages: pagesOf(services, broker, plan.shownQueues),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

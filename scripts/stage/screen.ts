@@ -1,6 +1,6 @@
 import { styleText } from "node:util";
 
-/** How the demo shows what goes on: a bar on a terminal, plain lines elsewhere. */
+/** How a script shows what goes on: a bar on a terminal, plain lines elsewhere. */
 export interface Screen {
   /** A line with the time since the start in front. */
   event(text: string): void;

@@ -1,9 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { guarded } from "../../../../scripts/services/guarded.ts";
+import { guarded } from "../services/guarded.ts";
 
-/** A process of the demo. */
+/** A process that a script has started. */
 export interface Child {
   readonly name: string;
   readonly pid: number;
@@ -24,7 +24,7 @@ export interface Child {
   stop(): Promise<void>;
 }
 
-/** The processes of the demo. Disposing ends them all. */
+/** The processes of a script. Disposing ends them all. */
 export interface Children extends AsyncDisposable {
   /** Starts a source file with Node; `command` is the file and its arguments. */
   start(name: string, command: readonly [URL, ...string[]], env: Environment): Child;
@@ -33,7 +33,7 @@ export interface Children extends AsyncDisposable {
 /** Added to a bare environment; undefined values are left out. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A process of the demo ended by itself. */
+/** A process ended by itself. */
 export class ProcessFailure extends Error {}
 
 const patienceMs = 15_000;
@@ -102,7 +102,7 @@ export function createChildren(onFailure: (error: ProcessFailure) => void): Chil
       {
         env: { PATH, HOME, TMPDIR, ...env },
         stdio: ["ignore", "pipe", "pipe"],
-        // A group of its own: Ctrl-C in the terminal is for the demo, which then ends its processes.
+        // A group of its own: Ctrl-C in the terminal is for the script, which then ends its processes.
         detached: true,
       },
     );
