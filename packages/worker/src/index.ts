@@ -1,3 +1,5 @@
+export type { IsolatedJob, IsolatedRun } from "./isolation/isolated-job.ts";
+export type { ThreadHandlerOptions } from "./isolation/options.ts";
 export type { Context, Job, ReceivedEvent, SubscriptionOptions, TransactionalJob } from "./job.ts";
 export type { AttemptEvent } from "./job-runner.ts";
 export type {
