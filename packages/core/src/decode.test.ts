@@ -327,6 +327,7 @@ test("forged headers of ours that make no sense count as absent", () => {
     "waybill-enqueued-at": Number.MAX_SAFE_INTEGER,
     "waybill-expires-at": { evil: true },
     "waybill-priority": 1e9,
+    "waybill-on-terminal": "constructor",
   };
 
   expect(decode({ type: "t", headers })).toMatchObject({
@@ -337,7 +338,22 @@ test("forged headers of ours that make no sense count as absent", () => {
     enqueuedAt: now,
     expiresAt: null,
     priority: null,
+    onTerminal: null,
   });
+});
+
+test("only a message of ours asks for an event of its end, and only by a name that can be one", () => {
+  const asked = (name: unknown, dispatch?: number): string | null =>
+    decode({
+      type: "t",
+      headers: { "waybill-on-terminal": name, "waybill-dispatch": dispatch },
+    }).onTerminal;
+
+  expect(asked("report.ended", 2)).toBe("report.ended");
+  expect(asked("report.ended")).toBeNull();
+  for (const name of ["", "a b", "x".repeat(129), "__proto__", -5, { a: 1 }, null, "ended."]) {
+    expect(asked(name, 2)).toBeNull();
+  }
 });
 
 test.each([

@@ -154,6 +154,17 @@ test("a message for a consumer that is not Waybill's carries no header of Waybil
   expect({ ...sent.headers }).toEqual({ tenant: "a" });
 });
 
+test("the event of a job's end travels in the headers, and is none of the application's", () => {
+  const headers = { tenant: "acme", [waybillHeaders.onTerminal]: "report.ended" };
+
+  const own = decodeEnvelope(travel({ ...row, headers }, Number), context);
+  const none = decodeEnvelope(travel({ ...row, headers: null }, Number), context);
+
+  expect(own.onTerminal).toBe("report.ended");
+  expect({ ...own.headers }).toEqual({ tenant: "acme" });
+  expect(none.onTerminal).toBeNull();
+});
+
 test("an application's header cannot stand in for one of Waybill's", () => {
   const forged = { [waybillHeaders.dispatch]: "99", [waybillHeaders.version]: "99" };
 

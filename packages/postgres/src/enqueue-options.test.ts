@@ -1,4 +1,4 @@
-import { HeadersError } from "@waybill/core";
+import { defineTerminalEvent, HeadersError } from "@waybill/core";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { checkEnqueueOptions, checkHeaders, rowOfOptions } from "./enqueue-options.ts";
@@ -57,4 +57,33 @@ test("a reserved header is refused in any case of its letters, and its value nev
     }),
     { numRuns: 50 },
   );
+});
+
+test("the event of a job's end and the application's id join its headers, where there are any", () => {
+  const headers = { tenant: "acme" };
+
+  expect(rowOfOptions({ headers }, { appId: "shop", onTerminal: "ended" })["headers"]).toEqual({
+    tenant: "acme",
+    "app-id": "shop",
+    "waybill-on-terminal": "ended",
+  });
+  expect(rowOfOptions({ headers })["headers"]).toEqual(headers);
+  expect(rowOfOptions({})["headers"]).toBeUndefined();
+});
+
+test("an event of the end is accepted of a job in a queue, and no event is accepted of anything", () => {
+  const onTerminal = defineTerminalEvent("ended");
+  const route = { exchange: "e", routingKey: "k" };
+
+  expect(() => checkEnqueueOptions("job", { onTerminal })).not.toThrow();
+  expect(() => checkEnqueueOptions("job", { onTerminal: null, route })).not.toThrow();
+  expect(() => checkEnqueueOptions("job", { onTerminal, route })).toThrow(/onTerminal.*with route/);
+  expect(() => checkEnqueueOptions("job", { onTerminal }, "event")).toThrow(
+    /onTerminal.*of an event/,
+  );
+  for (const wrong of ["ended", 5, {}, { name: "a b" }, []]) {
+    expect(() => checkEnqueueOptions("job", { onTerminal: wrong as never })).toThrow(
+      /onTerminal.*defineTerminalEvent/,
+    );
+  }
 });
