@@ -3,7 +3,7 @@ import { Client } from "pg";
 import { databaseTarget, diagnoseDatabase } from "./database-errors.ts";
 
 /** Limit of one connection attempt, in milliseconds. */
-const connectTimeoutMs = 10_000;
+export const connectTimeoutMs = 10_000;
 /** Limit of one statement of a command, in milliseconds: a command never hangs behind a lock. */
 const statementTimeoutMs = 60_000;
 

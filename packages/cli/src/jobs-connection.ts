@@ -1,15 +1,23 @@
 import { userInfo } from "node:os";
+import type { Logger } from "@waybill/core";
 import {
   createJobs,
   createWorkers,
   type Database,
   type Jobs,
+  pgDatabase,
   pgExecutor,
+  pgListener,
   requireSchemaVersion,
   type Workers,
 } from "@waybill/postgres";
-import type { Client } from "pg";
-import { withDatabase } from "./database.ts";
+import { type Client, Pool, type PoolClient } from "pg";
+import {
+  connectDatabase,
+  connectTimeoutMs,
+  explainDatabaseError,
+  withDatabase,
+} from "./database.ts";
 
 /** Where a command looks and acts. */
 export interface StoreSettings {
@@ -55,6 +63,41 @@ export async function withJobs<T>(
     await requireSchemaVersion(client, schema);
     return await work(createJobs({ database: databaseOn(client), schema, actor: actorName() }));
   });
+}
+
+/**
+ * Runs `work` with the jobs of a schema, to follow some of them: on connections that are made anew
+ * where they break, since a watch waits for a database that is away.
+ */
+export async function withWatchedJobs<T>(
+  settings: StoreSettings,
+  logger: Logger,
+  work: (jobs: Jobs<PoolClient>) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, schema } = settings;
+  await withDatabase(databaseUrl, (client) => requireSchemaVersion(client, schema));
+  const pool = new Pool({
+    connectionString: databaseUrl,
+    application_name: "waybill",
+    connectionTimeoutMillis: connectTimeoutMs,
+    max: 2,
+  });
+  // Without a listener the loss of an idle connection would end the process with a stack trace.
+  pool.on("error", () => undefined);
+  try {
+    return await work(
+      createJobs({
+        database: pgDatabase(pool),
+        schema,
+        logger,
+        listener: pgListener(async () => (await connectDatabase(databaseUrl)).client),
+      }),
+    );
+  } catch (error) {
+    throw explainDatabaseError(error, databaseUrl);
+  } finally {
+    await pool.end();
+  }
 }
 
 /** Runs `work` with the workers of a schema. */

@@ -6,10 +6,12 @@ import { actOnEach, reportActs } from "../acts.ts";
 import type { Program } from "../command.ts";
 import { confirm } from "../confirm.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { cancelWords, failureWords, instant, progressWords, waiting } from "../job-words.ts";
 import { withJobs } from "../jobs-connection.ts";
 import type { Output, Paint } from "../output.ts";
 import { shown } from "../output.ts";
 import { parseLimit } from "../page-limit.ts";
+import { addJobsWatch } from "./jobs-watch.ts";
 
 const paints: Readonly<Record<JobSummary["state"], Paint>> = {
   queued: "faint",
@@ -20,32 +22,37 @@ const paints: Readonly<Record<JobSummary["state"], Paint>> = {
   cancelled: "faint",
 };
 
-const instant = (at: Date | null): string => at?.toISOString() ?? "";
-
-/** What a job waits for, in a word and a time. */
-function waiting(job: JobSummary): string {
-  if (job.waitingFor === null) return "";
-  return `${job.waitingFor} ${job.parked ? "until released" : instant(job.nextAt)}`.trim();
-}
+/** Progress of a job that has not ended; of others it says nothing any more. */
+const going = (job: JobSummary): string =>
+  job.state === "running" || job.state === "retry_waiting" ? progressWords(job.progress) : "";
 
 function printPage(output: Output, page: JobPage): void {
   if (output.json) return output.object(page);
+  const progress = page.jobs.some((job) => going(job) !== "");
   output.table(
-    ["id", "queue", "type", "state", "attempt", "enqueued", "waiting for", "failure"],
+    [
+      ...["id", "queue", "type", "state", "attempt", ...(progress ? ["progress"] : [])],
+      ...["enqueued", "waiting for", "failure"],
+    ],
     page.jobs.map((job) => [
       job.id,
       job.queue,
       job.type,
-      output.paint(paints[job.state], job.state),
+      output.paint(paints[job.state], job.stale ? `${job.state} (stale)` : job.state),
       String(job.attempt),
+      ...(progress ? [shown(going(job))] : []),
       instant(job.enqueuedAt),
       waiting(job),
-      job.failureMessage === null
-        ? ""
-        : `${job.failureClass ?? ""}: ${shown(job.failureMessage).split("\n")[0]?.slice(0, 60) ?? ""}`,
+      shown(failureWords(job, 60)),
     ]),
   );
   if (page.nextCursor !== null) output.note(`More: --cursor ${page.nextCursor}`);
+}
+
+function checkpointWords({ checkpoint }: JobRecord): string {
+  if (checkpoint === null) return "";
+  const { number, attempt, createdAt } = checkpoint;
+  return `${checkpoint.checkpoint} (number ${number}, by attempt ${attempt}, ${instant(createdAt)})`;
 }
 
 /** The lines of `jobs show`: what there is to say, nothing empty. */
@@ -62,6 +69,10 @@ function linesOf(job: JobRecord): readonly (readonly [string, string])[] {
     ["crashes", job.crashes === 0 ? null : String(job.crashes)],
     ["deaths", job.deaths === 0 ? null : String(job.deaths)],
     ["worker", job.worker ?? job.owner],
+    ["stale", job.stale ? "its worker's heartbeat has stopped, another one will take over" : null],
+    ["progress", progressWords(job.progress)],
+    ["reported", instant(job.progress?.reportedAt ?? null)],
+    ["checkpoint", checkpointWords(job)],
     ["priority", job.priority === 0 ? null : String(job.priority)],
     ["ordering key", job.orderingKey],
     ["correlation id", job.correlationId],
@@ -69,7 +80,9 @@ function linesOf(job: JobRecord): readonly (readonly [string, string])[] {
     ["started", instant(job.startedAt)],
     ["finished", instant(job.finishedAt)],
     ["cancel asked", instant(job.cancelRequestedAt)],
+    [job.state === "cancelled" ? "cancelled by" : "asked by", cancelWords(job)],
     ["expires", instant(job.expiresAt)],
+    ["event on end", job.onTerminal],
     ["headers", Object.keys(job.headers).length === 0 ? null : JSON.stringify(job.headers)],
     ["payload", job.payloadBase64 ? `(base64) ${job.payload ?? ""}` : job.payload],
     ["result", job.result],
@@ -199,11 +212,12 @@ function addRetry(jobs: CommandUnknownOpts, program: Program): void {
     });
 }
 
-/** `waybill jobs list|show|cancel|retry`. */
+/** `waybill jobs list|show|watch|cancel|retry`. */
 export function addJobsCommand(root: CommandUnknownOpts, program: Program): void {
   const jobs = root.command("jobs").description("look at jobs, cancel and retry them");
   addList(jobs, program);
   addShow(jobs, program);
+  addJobsWatch(jobs, program);
   addCancel(jobs, program);
   addRetry(jobs, program);
 }
