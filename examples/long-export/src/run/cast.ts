@@ -1,0 +1,80 @@
+import { randomBytes } from "node:crypto";
+import { fileURLToPath } from "node:url";
+import type { Child, Children, Environment } from "../../../../scripts/stage/children.ts";
+import type { Ground } from "../../../../scripts/stage/ground.ts";
+import type { Screen } from "../../../../scripts/stage/screen.ts";
+import { until } from "../../../../scripts/stage/until.ts";
+
+/** The processes of the example: a receiver of webhooks, a relay, three workers. */
+export interface Cast {
+  /** Webhooks that the receiver found genuine, for this job. */
+  webhook(jobId: string): Promise<string>;
+  /** SIGKILLs the worker process that runs a job, and starts another one in its place. */
+  killWorker(pid: number): Promise<void>;
+  /** Resolves when the workers that were started in the place of killed ones are ready. */
+  ready(): Promise<void>;
+}
+
+const source = (file: string): string => fileURLToPath(new URL(`../${file}`, import.meta.url));
+/** What `npx waybill` runs in a project that has the packages installed. */
+const waybill = new URL("../../../../packages/cli/src/main.ts", import.meta.url);
+
+/** Starts all, and waits until each is ready. */
+export async function startCast(
+  children: Children,
+  ground: Ground,
+  screen: Screen,
+  signal: AbortSignal,
+): Promise<Cast> {
+  const secret = randomBytes(32).toString("base64");
+  const shared: Environment = {
+    DATABASE_URL: ground.databaseUrl,
+    RABBITMQ_URL: ground.rabbitmqUrl,
+    WAYBILL_PREFIX: ground.prefix,
+    WEBHOOK_SECRET: secret,
+  };
+  const receiver = children.start("receiver", [new URL("../receiver.ts", import.meta.url)], shared);
+  const [, webhookUrl = ""] = await receiver.line(/^listening on (http:\S+)/);
+
+  const workers = new Map<number, Child>();
+  const startWorker = async (name: string): Promise<void> => {
+    const env = { ...shared, WEBHOOK_URL: webhookUrl, WAYBILL_NAME: name, PAUSE_MS: "20" };
+    const child = children.start(name, [waybill, "worker", source("worker.ts")], env);
+    workers.set(child.pid, child);
+    await until(
+      `${name} to start`,
+      async () => {
+        const found = await ground.pool.query("select from waybill.worker where pid = $1", [
+          child.pid,
+        ]);
+        return found.rows.length > 0 ? true : undefined;
+      },
+      { deadlineMs: 60_000, signal },
+    );
+    screen.event(`${name} runs (process ${child.pid})`);
+  };
+  await Promise.all([1, 2, 3].map((number) => startWorker(`worker ${number}`)));
+  const relay = children.start("relay", [waybill, "relay"], shared);
+  screen.event(`relay runs (process ${relay.pid})`);
+
+  const restarts: Promise<void>[] = [];
+  return {
+    async webhook(jobId) {
+      const [, body = ""] = await receiver.line(new RegExp(`^webhook (.*${jobId}.*)$`));
+      return body;
+    },
+    async killWorker(pid) {
+      const child = workers.get(pid);
+      if (child === undefined) throw new Error(`No worker of ours has process id ${pid}.`);
+      workers.delete(pid);
+      await child.kill();
+      const restart = startWorker(child.name);
+      // Whoever waits for it hears of it.
+      restart.catch(() => undefined);
+      restarts.push(restart);
+    },
+    async ready() {
+      await Promise.all(restarts);
+    },
+  };
+}
