@@ -1,32 +1,18 @@
 /** What the tests of public reports share. */
 
-import { defineJob } from "@waybill/core";
 import type { Worker } from "@waybill/worker";
 import { connect } from "amqplib";
 import type { PoolClient } from "pg";
-import { z } from "zod";
-import { eventually } from "../support/index.ts";
+import { eventually, startProcess, type TestProcess } from "../support/index.ts";
 import type { Line, Running } from "../support/line.ts";
+import { queue, sentinel } from "./jobs.ts";
+import type { WorkerProcessOptions } from "./worker-process.ts";
 
-/** The queue of all jobs here. */
-export const queue = "work";
-
-const payload = z.object({ n: z.int() });
-
-/** A job that succeeds; it shows that the worker works, and that what came before it has been looked at. */
-export const sentinel = defineJob({ name: "sentinel", queue, payload });
+export { queue, sentinel, writeEffect } from "./jobs.ts";
 
 /** Makes the ledger of effects; it has no unique key, so that doubles can be counted. */
 export async function createLedger(line: Line): Promise<void> {
   await line.database.rows("create table effect (job_id uuid not null, attempt integer not null)");
-}
-
-/** Writes one effect into the ledger. */
-export async function writeEffect(
-  tx: { query(text: string, values: unknown[]): Promise<unknown> },
-  job: { readonly id: string; readonly attempt: number },
-): Promise<void> {
-  await tx.query("insert into effect values ($1, $2)", [job.id, job.attempt]);
 }
 
 /** Counts a job's effects. */
@@ -70,4 +56,48 @@ export async function look(
   } finally {
     await model.close();
   }
+}
+
+/**
+ * Starts a worker as a process of its own, killed at the end of the test; resolves when it consumes.
+ * What it runs is in `jobs.ts`.
+ */
+export async function startWorkerProcess(
+  line: Line,
+  options: Partial<WorkerProcessOptions> & { readonly name: string },
+): Promise<TestProcess> {
+  const child = await startProcess(new URL("worker-process.ts", import.meta.url), [
+    JSON.stringify({
+      databaseUrl: line.database.url,
+      broker: { url: line.vhost.url, prefix: line.vhost.prefix },
+      queues: { [queue]: { concurrency: 10 } },
+      ...options,
+    } satisfies WorkerProcessOptions),
+  ]);
+  await child.waitForLine("started");
+  return child;
+}
+
+/** Lines of a worker process that tell of handlers that began. */
+export function runsOf(child: TestProcess, jobId = ""): readonly string[] {
+  return child.stdout.filter((line) => line.startsWith("run ") && line.includes(jobId));
+}
+
+/** Waits until a worker has kept its lease for so many times its length, by the database's clock. */
+export async function leasesPass(
+  line: Line,
+  name: string,
+  times: number,
+  leaseMs = 1_000,
+): Promise<void> {
+  const beat = async (): Promise<number> => {
+    const [row] = await line.database.rows<{ at: Date; alive: boolean }>(
+      "select heartbeat_at as at, waybill.worker_alive(id) as alive from waybill.worker where name = $1",
+      [name],
+    );
+    if (row?.alive !== true) throw new Error(`The worker "${name}" is not alive.`);
+    return row.at.getTime();
+  };
+  const first = await beat();
+  await eventually(async () => (await beat()) > first + times * leaseMs);
 }
