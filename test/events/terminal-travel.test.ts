@@ -73,6 +73,29 @@ describe("the event of a job's end is published although the message", () => {
     expect((await settled(app, id, "succeeded")).map(state)).toEqual(["succeeded"]);
   });
 
+  test("was acked long before the end of its job", async () => {
+    await using app = await startApp();
+    const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
+    await app.startWorker(
+      (worker) =>
+        worker.handle(report, async () => {
+          await finish;
+          return { rows: 3 };
+        }),
+      { holdMs: 1_000 },
+    );
+    const id = await deskOf(app).enqueue();
+    await app.courier.round();
+
+    await waits(app, "lease");
+    expect(await app.database.rows("select headers from waybill.timer")).toEqual([
+      { headers: { "waybill-on-terminal": ended.name } },
+    ]);
+    goOn();
+
+    expect((await settled(app, id, "succeeded")).map(state)).toEqual(["succeeded"]);
+  });
+
   test.each(["by the application", "by hand, at the broker"])(
     "was dead-lettered and redriven %s: one event for each of its two ends",
     async (how) => {
