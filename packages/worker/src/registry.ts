@@ -129,6 +129,13 @@ export class Registry<Tx> {
     }));
   }
 
+  /** The handlers that run in threads of their own. */
+  get threads(): readonly ThreadedHandler[] {
+    return [...this.#jobs.values()]
+      .flatMap((versions) => [...versions.values()])
+      .flatMap(({ run }) => (run.kind === "isolated" ? [run.handler] : []));
+  }
+
   /** The only job of a queue, which its untyped messages are; undefined where there are several. */
   singleJobOf(queue: string): string | undefined {
     const names = this.#queues.get(queue) ?? this.#events.get(queue);

@@ -9,6 +9,8 @@ import {
 } from "@waybill/core";
 import type { Database } from "@waybill/postgres";
 import { type Internals, noInternals } from "./internals.ts";
+import { IsolatedHandler } from "./isolation/isolated-handler.ts";
+import { resolveThreadOptions, type ThreadHandlerOptions } from "./isolation/options.ts";
 import type { Context, Job, ReceivedEvent, SubscriptionOptions, TransactionalJob } from "./job.ts";
 import {
   type ResolvedWorkerOptions,
@@ -36,6 +38,14 @@ export interface Worker<Tx> extends AsyncDisposable {
     job: J,
     run: (job: Job<J, Tx>) => Promise<ResultOf<J>> | ResultOf<J>,
   ): void;
+  /**
+   * Registers a module whose handler runs in threads of their own, apart from this process's event
+   * loop: for work that computes. Its thread can be ended whatever it does. Needs piscina.
+   *
+   * @throws DuplicateJobError if there is a handler for this job and version
+   * @throws ConfigError with every problem of the options
+   */
+  handle<J extends JobDefinition>(job: J, options: ThreadHandlerOptions): void;
   /**
    * Registers a handler whose writes on `tx` commit together with the job's end: each effect is in
    * the database once, whatever crashes, repeats or competes. Follow-up jobs that are enqueued on
@@ -106,8 +116,12 @@ class WaybillWorker<Tx> implements Worker<Tx> {
 
   handle<J extends JobDefinition>(
     job: J,
-    run: (job: Job<J, Tx>) => Promise<ResultOf<J>> | ResultOf<J>,
+    run: ((job: Job<J, Tx>) => Promise<ResultOf<J>> | ResultOf<J>) | ThreadHandlerOptions,
   ): void {
+    if (typeof run !== "function") {
+      this.#addJob(job, { kind: "isolated", handler: this.#isolated(job, run) });
+      return;
+    }
     this.#addJob(job, {
       kind: "plain",
       // Payload and checkpoint were checked against the definition's schemas.
@@ -156,6 +170,17 @@ class WaybillWorker<Tx> implements Worker<Tx> {
         handler: async (context, tx) =>
           await run(typed<E["name"], OutputOf<E["payload"]>>(context), tx),
       },
+    });
+  }
+
+  #isolated(job: JobDefinition, options: ThreadHandlerOptions): IsolatedHandler {
+    const { queues, logger, name } = this.#options;
+    return new IsolatedHandler({
+      jobName: job.name,
+      options: resolveThreadOptions(job.name, options),
+      concurrency: queues[job.options.queue]?.concurrency ?? 1,
+      wantsResult: job.result !== undefined,
+      logger: safeLogger(logger).child({ component: "worker", worker: name }),
     });
   }
 
@@ -224,6 +249,17 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       this.#database.poolSize,
     );
     this.#state = "starting";
+    const { threads } = this.#registry;
+    try {
+      for (const handler of threads) await handler.check();
+      await this.#liveInProcess(signal, hurrySignal);
+    } finally {
+      await Promise.all(threads.map((handler) => handler.close()));
+    }
+  }
+
+  async #liveInProcess(signal: AbortSignal, hurrySignal: AbortSignal | undefined): Promise<void> {
+    const options = this.#options;
     const { databaseUrl, schema, name } = options;
     const logger = safeLogger(options.logger).child({ component: "worker", worker: name });
     const { random } = this.#internals;

@@ -1,6 +1,6 @@
 import { ConfigError } from "@waybill/core";
 import { expect, test } from "vitest";
-import { isThreadOptions, resolveThreadOptions, type ThreadHandlerOptions } from "./options.ts";
+import { resolveThreadOptions, type ThreadHandlerOptions } from "./options.ts";
 
 const here = new URL(import.meta.url);
 
@@ -52,10 +52,4 @@ test("a folder is no module for a thread", () => {
   expect(problemsOf({ isolation: "thread", module })).toEqual([
     `module: there is no file ${module.href}; a build must keep the module as a file of its own`,
   ]);
-});
-
-test("options for a thread are told from a handler", () => {
-  expect(isThreadOptions({ isolation: "process" })).toBe(true);
-  expect(isThreadOptions(() => undefined)).toBe(false);
-  expect(isThreadOptions(undefined)).toBe(false);
 });

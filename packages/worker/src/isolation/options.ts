@@ -63,11 +63,6 @@ const threadOptions: z.ZodType<ResolvedThreadOptions, ThreadHandlerOptions> = z.
   threads: z.int().min(1).max(64).optional(),
 });
 
-/** True where `handle` was given options for a thread and no function. */
-export function isThreadOptions(value: unknown): value is ThreadHandlerOptions {
-  return typeof value === "object" && value !== null && "isolation" in value;
-}
-
 /**
  * Fills in the defaults.
  *
