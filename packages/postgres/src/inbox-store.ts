@@ -127,6 +127,10 @@ export interface WorkerRegistration {
   /** A bigint as text; null where a session lock is of no use. */
   readonly lockKey: string | null;
   readonly leaseMs: number;
+  /** Milliseconds between its heartbeats. */
+  readonly heartbeatMs?: number | undefined;
+  /** Milliseconds that it holds a delivery. */
+  readonly holdMs?: number | undefined;
 }
 
 /** See {@link createInboxStore}. */
@@ -159,8 +163,6 @@ export interface InboxStore {
   ): Promise<readonly (JobRef & { readonly dispatch: number })[]>;
   outcomes(jobs: readonly JobRef[]): Promise<readonly JobOutcome[]>;
   register(worker: WorkerRegistration): Promise<void>;
-  /** Renews the lease; false: it was over, others may run what this worker ran. */
-  renew(workerId: string, running: number, leaseMs: number): Promise<boolean>;
   retire(workerId: string): Promise<void>;
   /** Takes the session lock; false: an earlier connection still holds it. */
   lock(key: string): Promise<boolean>;
@@ -271,10 +273,10 @@ export function createInboxStore(
         JSON.stringify(worker.queues),
         worker.lockKey,
         worker.leaseMs,
+        worker.heartbeatMs ?? null,
+        worker.holdMs ?? null,
       ]);
     },
-    renew: async (workerId, running, leaseMs) =>
-      (await run(statements.renew_worker, [workerId, running, leaseMs])).length > 0,
     async retire(workerId) {
       await run(statements.retire_worker, [workerId]);
     },

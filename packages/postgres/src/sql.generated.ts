@@ -3262,11 +3262,13 @@ where (
   ) is null
 limit $2::integer
 returning id::text as id, queue`,
-  register_worker: `insert into waybill.worker (id, name, host, pid, version, queues, lock_key, lease_until)
+  register_worker: `insert into waybill.worker (
+  id, name, host, pid, version, queues, lock_key, lease_until, heartbeat_ms, hold_ms
+)
 values (
   $1::uuid, $2::text, $3::text, $4::integer, $5::text,
   array(select jsonb_array_elements_text($6::jsonb)), $7::bigint,
-  clock_timestamp() + $8::double precision * interval '1 millisecond'
+  clock_timestamp() + $8::double precision * interval '1 millisecond', $9::integer, $10::bigint
 )
 returning id::text as id`,
   release_job: `with input as materialized (
@@ -3339,9 +3341,14 @@ set lease_until = clock_timestamp() + interval '60 seconds'
 where w.watcher = ($1::text)::uuid
 returning w.id::text as id`,
   renew_worker: `update waybill.worker as w
-set lease_until = clock_timestamp() + $3::double precision * interval '1 millisecond',
+set lease_until = clock_timestamp() + $2::double precision * interval '1 millisecond',
     heartbeat_at = clock_timestamp(),
-    running = $2::integer
+    running = $3::integer,
+    state = $4::text,
+    finished_jobs = $5::bigint,
+    rss_bytes = $6::bigint,
+    blocked_ms = $7::integer,
+    blocked_by = $8::text
 where w.id = $1::uuid
   and w.lease_until > clock_timestamp()
 returning w.id::text as id`,

@@ -1,9 +1,15 @@
 /**
- * The worker's own connections to PostgreSQL: a small pool for claims and outcomes, and a session
- * for the heartbeat. Handlers never run on them.
+ * The worker's own connections to PostgreSQL: a small pool for claims and outcomes, and what
+ * the heartbeat's thread needs for a session. Handlers never run on them.
  */
 
-import { createInboxStore, type InboxStore, sqlStateOf, statementsFor } from "@waybill/postgres";
+import {
+  createInboxStore,
+  type InboxStore,
+  sqlStateOf,
+  type Statements,
+  statementsFor,
+} from "@waybill/postgres";
 import type { Logger } from "@waybill/core";
 import { Client, type ClientBase, type ClientConfig, Pool } from "pg";
 
@@ -41,8 +47,10 @@ export interface OwnDatabase {
   readonly pooled: boolean;
   /** Runs `work` with all its statements in one transaction. */
   transaction<T>(work: (store: InboxStore) => Promise<T>): Promise<T>;
-  /** A connection of its own, for the heartbeat. The caller ends it. */
-  openSession(): Promise<{ readonly client: Client; readonly store: InboxStore }>;
+  /** For a connection like these in another thread: nothing but data. */
+  readonly sessionConfig: ClientConfig;
+  /** All statements for the worker's schema. */
+  readonly statements: Statements;
   /** Rejects while the database does not answer, or would refuse the worker's statements. */
   probe(): Promise<void>;
   close(): Promise<void>;
@@ -144,6 +152,8 @@ export async function openOwnDatabase(options: OwnDatabaseOptions): Promise<OwnD
     store,
     pool,
     pooled,
+    sessionConfig: config,
+    statements: statementsFor(options.schema),
     async transaction(work) {
       const client = await pool.connect();
       try {
@@ -157,10 +167,6 @@ export async function openOwnDatabase(options: OwnDatabaseOptions): Promise<OwnD
         client.release(true);
         throw error;
       }
-    },
-    async openSession() {
-      const client = await connect(config);
-      return { client, store: storeOn(client) };
     },
     async probe() {
       // The real statements, on nothing: a missing right, a missing table and a read-only server

@@ -3,14 +3,30 @@
  * with the connection, so that a killed worker's jobs start elsewhere at once. A boot id that lost
  * its lease is never alive again: others may have taken over what it ran. The worker then gets a
  * new one.
+ *
+ * The heartbeat is a thread of its own (`heartbeat-thread.ts`): handlers that keep this thread busy
+ * do not cost the lease. That it has ended shows here without any message, by the clock and by the
+ * memory that both threads share.
  */
 
-import { randomBytes, randomUUID } from "node:crypto";
 import { hostname } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
+import { isMainThread } from "node:worker_threads";
 import type { Logger } from "@waybill/core";
-import type { InboxStore } from "@waybill/postgres";
+import { currentJob } from "./current-job.ts";
+import { Heartbeat } from "./heartbeat.ts";
+import {
+  type BlockedReport,
+  currentJobHook,
+  type HeartbeatMessage,
+  type HeartbeatSetup,
+  type Pulse,
+} from "./heartbeat-protocol.ts";
+import { canInspect, isDebugged } from "./main-thread-inspection.ts";
 import type { OwnDatabase } from "./own-database.ts";
+
+/** Time for the thread, and then for the pool, to remove the presence; in milliseconds. */
+const retireMs = 1_000;
 
 /** Options of {@link Presence}. */
 export interface PresenceOptions {
@@ -19,158 +35,180 @@ export interface PresenceOptions {
   readonly version: string;
   readonly queues: readonly string[];
   readonly leaseMs: number;
+  /** @default a third of the lease */
+  readonly heartbeatMs?: number | undefined;
+  /** How long the worker holds a delivery; only to be shown. */
+  readonly holdMs?: number | undefined;
+  /**
+   * Silence of the event loop after which it counts as blocked, in milliseconds.
+   * @default 1000
+   */
+  readonly blockedWarnMs?: number | undefined;
+  /**
+   * Silence of the event loop after which the lease is let go, in milliseconds.
+   * @default 300000
+   */
+  readonly blockedMaxMs?: number | undefined;
   readonly logger: Logger;
   readonly random: () => number;
   /** Jobs running now. */
   readonly running: () => number;
+  /** Attempts finished so far. */
+  readonly finished?: (() => number) | undefined;
+  /** `draining`: it takes no more jobs. */
+  readonly state?: (() => "running" | "draining") | undefined;
   /** The lease of this boot id is over: others may run what it ran. */
   readonly onLost: (bootId: string) => void;
   /** There is a boot id, the first or a new one. */
   readonly onAlive: (bootId: string) => void;
+  /** The event loop was blocked, and turns again. */
+  readonly onBlocked?: ((report: BlockedReport) => void) | undefined;
 }
 
-interface Session {
-  readonly store: InboxStore;
-  readonly ended: Promise<void>;
-  end(): void;
+/** A boot id that is alive, and its number among those of its thread. */
+interface Life {
+  readonly number: number;
+  readonly bootId: string;
 }
 
 /** See the head of the file. */
 export class Presence {
   readonly #options: PresenceOptions;
-  readonly #stop = new AbortController();
-  #bootId: string | undefined;
-  #lockKey: string | null = null;
-  /** False while the session lock is not ours: others may take us for dead. */
-  #locked = false;
-  #renewedAt = 0;
-  #loop: Promise<void> | undefined;
-  #watchdog: NodeJS.Timeout | undefined;
+  readonly #heartbeat: Heartbeat;
+  #life: Life | undefined;
+  #isRetired = false;
+  #isStarted = false;
+  #isStopping = false;
 
   constructor(options: PresenceOptions) {
     this.#options = options;
+    this.#heartbeat = new Heartbeat({
+      setup: setupOf(options),
+      logger: options.logger,
+      fill: (pulse) => this.#fill(pulse),
+      onMessage: (message) => this.#onMessage(message),
+      onTick: () => this.#checkLease(),
+      onDeath: () => {
+        const life = this.#life;
+        this.#lose(life);
+        return life?.bootId;
+      },
+    });
   }
 
-  /** Undefined while the worker must not claim. */
+  /**
+   * Undefined while the worker must not claim. Looks at the clock each time: after a freeze no timer
+   * and no message may have come yet.
+   */
   get bootId(): string | undefined {
-    return this.#bootId;
+    const life = this.#life;
+    if (life === undefined || !this.#isOver(life)) return life?.bootId;
+    queueMicrotask(() => this.#lose(life));
+    return undefined;
   }
 
   /** Begins; a boot id is announced as soon as the database answers. */
   start(): void {
-    // A heartbeat that gets no answer, or a process that was frozen, must not hide the lease's end.
-    this.#watchdog ??= setInterval(() => this.#checkLease(), this.#options.leaseMs / 10);
-    this.#loop ??= this.#run();
+    if (this.#isStarted) return;
+    Object.defineProperty(globalThis, currentJobHook, { value: whoseCode, configurable: true });
+    this.#heartbeat.start();
+    this.#isStarted = true;
   }
 
   /** Removes the presence: what is still owned may be taken over at once. Never rejects. */
   async stop(): Promise<void> {
-    this.#stop.abort();
-    clearInterval(this.#watchdog);
-    await this.#loop;
-    const bootId = this.#bootId;
-    this.#bootId = undefined;
-    if (bootId === undefined) return;
+    this.#isStopping = true;
+    const bootId = this.#life?.bootId;
+    this.#life = undefined;
+    await this.#heartbeat.stop(retireMs);
+    if (bootId === undefined || this.#isRetired) return;
     // Without an answer the lease ends by itself.
     const retired = this.#options.database.store.retire(bootId).catch(() => undefined);
-    await Promise.race([retired, delay(2_000, undefined, { ref: false })]);
+    await Promise.race([retired, delay(retireMs, undefined, { ref: false })]);
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#stop;
-    for (let failures = 0; !signal.aborted; failures += 1) {
-      try {
-        const session = await this.#openSession();
-        try {
-          await this.#beat(session, () => (failures = 0));
-        } finally {
-          session.end();
-        }
-      } catch (err) {
-        if (signal.aborted) return;
-        this.#options.logger.warn({ err }, "heartbeat connection lost");
-      }
-      this.#checkLease();
-      await this.#pause(Math.min(this.#options.leaseMs / 6, 100 * 2 ** Math.min(failures, 6)));
-    }
-  }
-
-  async #openSession(): Promise<Session> {
-    const { client, store } = await this.#options.database.openSession();
-    const { promise: ended, resolve } = Promise.withResolvers<void>();
-    client.once("end", resolve);
-    client.once("error", () => resolve());
-    return { store, ended, end: () => void client.end().catch(() => undefined) };
-  }
-
-  /** Renews until the session ends or fails. */
-  async #beat(session: Session, onSuccess: () => void): Promise<void> {
-    const { leaseMs, running, logger } = this.#options;
-    this.#locked = false;
-    while (!this.#stop.signal.aborted) {
-      this.#checkLease();
-      const sentAt = performance.now();
-      if (this.#bootId === undefined) {
-        await this.#register(session, sentAt);
-      } else {
-        if (!this.#locked && this.#lockKey !== null) {
-          this.#locked = await session.store.lock(this.#lockKey);
-        }
-        if (await session.store.renew(this.#bootId, running(), leaseMs)) this.#renewedAt = sentAt;
-        else this.#lose();
-      }
-      onSuccess();
-      if (this.#bootId === undefined) continue;
-      // A lock that an earlier connection of ours still holds is free soon.
-      const wait =
-        this.#locked || this.#lockKey === null ? leaseMs / 3 : Math.min(1_000, leaseMs / 6);
-      const over = await Promise.race([session.ended.then(() => true), this.#pause(wait)]);
-      if (over === true) {
-        if (!this.#stop.signal.aborted) logger.warn({}, "heartbeat connection lost");
+  #onMessage(message: HeartbeatMessage): void {
+    const { logger, onAlive, onBlocked } = this.#options;
+    if (this.#isStopping && message.kind !== "retired") return;
+    switch (message.kind) {
+      case "registered": {
+        const { life: number, bootId, locked: sessionLock } = message;
+        const life = { number, bootId };
+        logger.info({ workerId: bootId, sessionLock }, "worker registered");
+        this.#life = life;
+        // The message may have waited for longer than the lease.
+        if (this.#isOver(life)) this.#lose(life);
+        else onAlive(bootId);
         return;
       }
+      case "lost":
+        if (this.#life?.number === message.life) this.#lose(this.#life);
+        return;
+      case "disconnected":
+        logger.warn({ err: message.error }, "heartbeat connection lost");
+        return;
+      case "blocked": {
+        const { report } = message;
+        const isKnown = report.jobId !== undefined;
+        logger.warn(report, isKnown ? "handler blocked the event loop" : "event loop blocked");
+        onBlocked?.(report);
+        return;
+      }
+      case "retired":
+        this.#isRetired = true;
     }
   }
 
-  async #register(session: Session, sentAt: number): Promise<void> {
-    const { database, name, version, queues, leaseMs, logger, onAlive } = this.#options;
-    const bootId = randomUUID();
-    // Behind a transaction pooler a session lock would outlive us on one of its connections.
-    const lockKey = database.pooled ? null : randomBytes(8).readBigInt64BE().toString();
-    this.#locked = lockKey !== null && (await session.store.lock(lockKey));
-    await session.store.register({
-      id: bootId,
-      name,
-      host: hostname(),
-      pid: process.pid,
-      version,
-      queues,
-      lockKey: this.#locked ? lockKey : null,
-      leaseMs,
-    });
-    this.#lockKey = this.#locked ? lockKey : null;
-    this.#bootId = bootId;
-    this.#renewedAt = sentAt;
-    logger.info({ workerId: bootId, sessionLock: this.#locked }, "worker registered");
-    onAlive(bootId);
+  #fill(pulse: Pulse): void {
+    const { running, finished, state } = this.#options;
+    pulse.set("running", running());
+    pulse.set("finished", finished?.() ?? 0);
+    pulse.set("draining", state?.() === "draining" ? 1 : 0);
+    pulse.set("debugged", isDebugged() ? 1 : 0);
+  }
+
+  #checkLease(): void {
+    if (this.#life !== undefined && this.#isOver(this.#life)) this.#lose(this.#life);
   }
 
   /** The lease counts from the moment the last renewal was sent, which is on the safe side. */
-  #checkLease(): void {
-    if (this.#bootId === undefined) return;
-    if (performance.now() - this.#renewedAt >= this.#options.leaseMs) this.#lose();
+  #isOver({ number }: Life): boolean {
+    return this.#heartbeat.pulse.isOver(number, this.#options.leaseMs);
   }
 
-  #lose(): void {
-    const bootId = this.#bootId;
-    if (bootId === undefined) return;
-    this.#bootId = undefined;
-    this.#lockKey = null;
-    this.#options.logger.error({ workerId: bootId }, "worker lease lost");
-    this.#options.onLost(bootId);
+  #lose(life: Life | undefined): void {
+    if (life === undefined || life !== this.#life) return;
+    this.#life = undefined;
+    this.#heartbeat.pulse.endLife(life.number);
+    this.#heartbeat.nudge();
+    this.#options.logger.error({ workerId: life.bootId }, "worker lease lost");
+    this.#options.onLost(life.bootId);
   }
+}
 
-  async #pause(milliseconds: number): Promise<void> {
-    await delay(milliseconds, undefined, { signal: this.#stop.signal }).catch(() => undefined);
-  }
+function setupOf(options: PresenceOptions): Omit<HeartbeatSetup, "memory" | "formerBootId"> {
+  const { database, name, version, queues, leaseMs } = options;
+  const { lock_worker, register_worker, renew_worker, retire_worker } = database.statements;
+  return {
+    config: database.sessionConfig,
+    statements: { lock_worker, register_worker, renew_worker, retire_worker },
+    ownSession: !database.pooled,
+    name,
+    host: hostname(),
+    pid: process.pid,
+    version,
+    queues,
+    holdMs: options.holdMs ?? null,
+    leaseMs,
+    heartbeatMs: options.heartbeatMs ?? leaseMs / 3,
+    blockedWarnMs: options.blockedWarnMs ?? 1_000,
+    blockedMaxMs: options.blockedMaxMs ?? 300_000,
+    inspectable: isMainThread && canInspect,
+  };
+}
+
+/** What the inspector sees of the job whose code runs. */
+function whoseCode(): { jobId: string; jobName: string } | undefined {
+  const job = currentJob.getStore();
+  return job === undefined ? undefined : { jobId: job.jobId, jobName: job.jobName };
 }

@@ -191,9 +191,15 @@ export class WorkerRun<Tx> {
       version: packageVersion,
       queues: this.#queueNames(),
       leaseMs: options.leaseMs,
+      heartbeatMs: options.heartbeatMs,
+      holdMs: options.holdMs,
+      blockedWarnMs: options.blockedWarnMs,
+      blockedMaxMs: options.blockedMaxMs,
       logger: this.#logger,
       random: internals.random,
       running: () => this.#runner.running,
+      finished: () => this.#runner.finished,
+      state: () => (this.#draining || this.#stopping ? "draining" : "running"),
       onAlive: () => {
         this.#firstAlive.resolve();
         this.#turnDoors();

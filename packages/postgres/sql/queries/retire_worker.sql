@@ -2,6 +2,6 @@
 --
 -- $1 boot id
 --
--- Plan: worker_pkey. Caller: the worker's presence.
+-- Plan: worker_pkey. Caller: the heartbeat thread, and the presence where that does not answer.
 delete from waybill.worker as w
 where w.id = $1::uuid
