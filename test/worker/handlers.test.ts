@@ -279,6 +279,35 @@ test("a handler that runs longer than its timeout fails the attempt, even if it 
   ]);
 });
 
+test("the hard timeout of a definition goes before the worker's patience with handlers that were told to stop", async () => {
+  await using app = await startApp();
+  const { promise: never } = Promise.withResolvers<void>();
+  const hasty = defineJob({
+    name: "hasty",
+    queue: "work",
+    payload,
+    timeoutMs: 30,
+    hardTimeoutMs: 60,
+    retry: { ...retry, maxAttempts: 1 },
+  });
+  const running = await app.startWorker((worker) => worker.handle(hasty, () => never), {
+    queues: { work: { concurrency: 1 } },
+    abandonMs: 3_600_000,
+    recycle: { maxLeftBehind: 2 },
+  });
+
+  const first = await app.send("hasty", { n: 1 });
+  await eventually(async () => expect(await app.inbox(first)).toMatchObject({ state: "failed" }));
+  const second = await app.send("hasty", { n: 2 });
+
+  await eventually(async () => expect(await app.inbox(second)).toMatchObject({ state: "failed" }));
+  expect(await app.database.rows("select distinct failure_class from waybill.failure")).toEqual([
+    { failure_class: "timeout" },
+  ]);
+  // Two handlers go on for ever, which is more than the worker is to put up with.
+  await eventually(() => running.worker.status().state === "stopped");
+});
+
 test("a handler that never returns loses its slot, and what it does later has no effect", async () => {
   await using app = await startApp();
   const hanging = defineJob({
