@@ -1,64 +1,10 @@
-import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { silentLogger } from "@waybill/core";
 import { migrate } from "@waybill/postgres";
 import { createBrokerConnection, queueDepth } from "@waybill/rabbitmq";
-import {
-  createTestDatabase,
-  createTestVhost,
-  eventually,
-  startProxy,
-  type TestDatabase,
-  type TestProcess,
-  type TestVhost,
-} from "../support/index.ts";
-import { type Environment, runCli, startCli } from "./support.ts";
-
-const moduleOf = (name: string): string =>
-  fileURLToPath(new URL(`modules/${name}`, import.meta.url));
-
-interface Place extends AsyncDisposable {
-  readonly database: TestDatabase;
-  readonly vhost: TestVhost;
-  readonly env: Environment;
-  enqueue(to: string): Promise<string>;
-  sent(): Promise<readonly string[]>;
-}
-
-async function startPlace(): Promise<Place> {
-  const database = await createTestDatabase();
-  const vhost = await createTestVhost();
-  await migrate(database.pool);
-  await database.rows("create table sent (email text)");
-  return {
-    database,
-    vhost,
-    env: { DATABASE_URL: database.url, RABBITMQ_URL: vhost.url, WAYBILL_PREFIX: vhost.prefix },
-    async enqueue(to) {
-      const job = { type: "email.welcome", queue: "emails", payload: { to } };
-      const [row] = await database.rows<{ id: string }>(
-        "select id from waybill.enqueue(($1::text)::jsonb)",
-        [JSON.stringify([job])],
-      );
-      return row?.id ?? "";
-    },
-    sent: async () =>
-      (await database.rows<{ email: string }>("select email from sent order by email")).map(
-        ({ email }) => email,
-      ),
-    async [Symbol.asyncDispose]() {
-      await vhost[Symbol.asyncDispose]();
-      await database[Symbol.asyncDispose]();
-    },
-  };
-}
-
-/** Every line that a daemon writes is one JSON object. */
-function logOf(daemon: TestProcess): Record<string, unknown>[] {
-  return daemon.stdout
-    .filter((line) => line.startsWith("{"))
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
-}
+import { createTestDatabase, createTestVhost, eventually, startProxy } from "../support/index.ts";
+import { logOf, moduleOf, startPlace } from "./place.ts";
+import { runCli, startCli } from "./support.ts";
 
 test("relay and worker run a job end to end, and both drain at SIGTERM with exit code 0", async () => {
   await using place = await startPlace();

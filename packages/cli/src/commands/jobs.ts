@@ -30,10 +30,11 @@ function printPage(output: Output, page: JobPage): void {
   if (output.json) return output.object(page);
   const progress = page.jobs.some((job) => going(job) !== "");
   output.table(
-    [
-      ...["id", "queue", "type", "state", "attempt", ...(progress ? ["progress"] : [])],
-      ...["enqueued", "waiting for", "failure"],
-    ],
+    ["id", "queue", "type", "state", "attempt"].concat(progress ? ["progress"] : [], [
+      "enqueued",
+      "waiting for",
+      "failure",
+    ]),
     page.jobs.map((job) => [
       job.id,
       job.queue,
