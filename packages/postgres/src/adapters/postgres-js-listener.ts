@@ -30,6 +30,7 @@ const closeMaxMs = 2_000;
  */
 export function postgresJsListener(sql: PostgresJsListenLike): JobListener {
   const subscriptions = new Map<string, Subscription>();
+  let pings = 0;
   const unlistens = new WeakMap<Subscription, () => Promise<void>>();
 
   const subscribe = async (channel: string): Promise<Subscription> => {
@@ -64,11 +65,14 @@ export function postgresJsListener(sql: PostgresJsListenLike): JobListener {
       return {
         ended,
         async ping() {
-          // A second channel of the same connection: asking for the first one again sends nothing.
-          const { unlisten } = await sql.listen(`${channel}.ping`, () => undefined);
+          // A channel of its own on the same connection: asking for a known one again sends nothing.
+          pings += 1;
+          const { unlisten } = await sql.listen(`${channel}.${pings}`, () => undefined);
           await unlisten();
         },
         async close() {
+          // Opened anew before this one was closed, where it took too long.
+          if (subscription.heard !== heard) return;
           subscription.heard = undefined;
           subscription.lost = undefined;
           const unlisten = unlistens.get(subscription);
