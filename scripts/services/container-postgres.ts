@@ -14,6 +14,11 @@ export async function startContainerPostgres(
   engine: DockerEngine,
   options: PrivatePostgresOptions = {},
 ): Promise<PrivatePostgres> {
+  if (options.environment !== undefined) {
+    throw new Error(
+      "Cannot start a PostgreSQL in a container with this environment: it names files of this machine. Install PostgreSQL here, and leave WAYBILL_SERVICES unset.",
+    );
+  }
   const { GenericContainer, Wait } = engine.testcontainers;
   const port = options.port ?? (await freePort());
   const { server } = await containerServer(engine, {

@@ -68,7 +68,7 @@ export async function startLocalPostgres(
       logFile: join(directory, "postgres.log"),
       command: join(binDirectory, "postgres"),
       args: ["-D", dataDirectory, ...postgresSettings(options, own)],
-      env,
+      env: { ...env, ...options.environment },
       prepare: async () => {
         await execute(
           join(binDirectory, "initdb"),

@@ -48,6 +48,8 @@ export interface PrivatePostgresOptions {
   readonly port?: number | undefined;
   /** Further settings of postgresql.conf, by name. @default none */
   readonly settings?: Readonly<Record<string, string>> | undefined;
+  /** Further variables of the server's environment, such as LD_PRELOAD; not for a server in a container. @default none */
+  readonly environment?: Readonly<Record<string, string>> | undefined;
 }
 
 /** Options of startPrivateRabbitmq. */
