@@ -18,6 +18,7 @@ const pages: readonly (readonly [path: string, name: string, heading: string])[]
   ["packages/worker/src/options.ts", "WorkerOptions", "createWorker"],
   ["packages/worker/src/options.ts", "WorkerBrokerOptions", "createWorker: broker"],
   ["packages/worker/src/options.ts", "QueueOptions", "createWorker: queues"],
+  ["packages/worker/src/recycle.ts", "RecycleOptions", "createWorker: recycle"],
   ["packages/worker/src/job.ts", "SubscriptionOptions", "worker.on"],
   ["packages/worker/src/isolation/options.ts", "ThreadHandlerOptions", "worker.handle: isolation"],
 ];

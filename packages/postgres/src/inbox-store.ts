@@ -231,15 +231,15 @@ export function createInboxStore(
     cancel: (jobs) =>
       run<JobRef>(statements.cancel_attempts, [JSON.stringify(jobs.map(ownedColumns))]),
     async requests(workerId, running) {
-      const [row] = await run<Record<"stop" | "stopper" | "cancels" | "watched", unknown>>(
+      const [row] = await run<Omit<WorkerRequests, "cancels"> & { readonly cancels: string }>(
         statements.read_requests,
         [workerId, JSON.stringify(running.map(({ id, queue }) => ({ id, queue })))],
       );
       return {
-        stop: row?.stop === "drain" || row?.stop === "restart" ? row.stop : null,
-        stopper: typeof row?.stopper === "string" ? row.stopper : null,
-        watched: row?.watched === true,
-        cancels: JSON.parse(String(row?.cancels ?? "[]")) as readonly CancelRequest[],
+        stop: row?.stop ?? null,
+        stopper: row?.stopper ?? null,
+        watched: row?.watched ?? false,
+        cancels: JSON.parse(row?.cancels ?? "[]") as readonly CancelRequest[],
       };
     },
     checkpoint: async ({ id, queue }) =>

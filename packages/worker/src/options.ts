@@ -4,7 +4,6 @@ import {
   checkSchemaName,
   checkTopologyPrefix,
   checkTypeName,
-  type ConfigIssue,
   type DecoderName,
   decoderNames,
   type Logger,
@@ -14,6 +13,8 @@ import type { Database } from "@waybill/postgres";
 import type { TopologyMode } from "@waybill/rabbitmq";
 import { pino } from "pino";
 import { z } from "zod";
+import { type RecycleOptions, recycleOptions } from "./recycle.ts";
+import { contradictions, derived } from "./times.ts";
 
 /** How a worker consumes one queue or subscription. */
 export interface QueueOptions {
@@ -45,21 +46,6 @@ export interface WorkerBrokerOptions {
    * @default "assert"
    */
   readonly topology?: TopologyMode | undefined;
-}
-
-/**
- * When a worker ends by itself, as after a stop signal, so that its supervisor starts a fresh process.
- * What is left out is no reason to end.
- */
-export interface RecycleOptions {
-  /** Attempts that it has finished; 1 to 10^9. */
-  readonly maxJobs?: number | undefined;
-  /** Its age in milliseconds, 1 minute to 30 days; a tenth of it is by chance, so that a fleet does not end at once. */
-  readonly maxAgeMs?: number | undefined;
-  /** Memory of its process (resident set size) in bytes; 64 MiB to 1 TiB. */
-  readonly maxRssBytes?: number | undefined;
-  /** Handlers that were left behind and still go on; 1 to 1000. */
-  readonly maxLeftBehind?: number | undefined;
 }
 
 /** Options of {@link createWorker}. */
@@ -213,83 +199,6 @@ const isLogger = (value: unknown): boolean =>
   ["child", "debug", "info", "warn", "error"].every(
     (name) => typeof (value as Record<string, unknown>)[name] === "function",
   );
-
-interface Times {
-  readonly graceMs: number;
-  readonly leaseMs: number;
-  readonly heartbeatMs?: number | undefined;
-  readonly consumerTimeoutMs: number;
-  readonly holdMs?: number | undefined;
-  readonly blockedWarnMs: number;
-  readonly blockedMaxMs: number;
-  readonly recycle: RecycleOptions;
-}
-
-/** Times that depend on others, where they were not given. */
-const derived = ({ leaseMs, heartbeatMs, consumerTimeoutMs, holdMs }: Times) => ({
-  heartbeatMs: heartbeatMs ?? Math.floor(leaseMs / 3),
-  holdMs: holdMs ?? Math.min(600_000, Math.floor(consumerTimeoutMs / 2)),
-});
-
-/** Times that contradict each other; a `default` is told from what was given. */
-function contradictions(times: Times): readonly ConfigIssue[] {
-  const { graceMs, leaseMs, consumerTimeoutMs, blockedWarnMs, blockedMaxMs, recycle } = times;
-  const { heartbeatMs, holdMs } = derived(times);
-  const issues: ConfigIssue[] = [];
-  const refuse = (path: string, message: string): void => void issues.push({ path, message });
-  if (3 * heartbeatMs > leaseMs) {
-    refuse(
-      "heartbeatMs",
-      `is ${heartbeatMs}, but leaseMs (${leaseMs}) must be three heartbeats or more: a single one that is late would end the lease`,
-    );
-  }
-  if (holdMs > 0.8 * consumerTimeoutMs) {
-    refuse(
-      "holdMs",
-      `is ${holdMs}, but at most four fifths of consumerTimeoutMs (${consumerTimeoutMs}) are safe: the broker would close the channel under running jobs`,
-    );
-  }
-  if (leaseMs > consumerTimeoutMs) {
-    refuse(
-      "leaseMs",
-      `is ${leaseMs}, above consumerTimeoutMs (${consumerTimeoutMs}): the broker would give up a frozen worker's jobs while they are still its own`,
-    );
-  }
-  if (blockedMaxMs <= blockedWarnMs) {
-    refuse(
-      "blockedMaxMs",
-      `is ${blockedMaxMs}, but must be above blockedWarnMs (${blockedWarnMs})`,
-    );
-  }
-  if (blockedMaxMs < heartbeatMs) {
-    refuse(
-      "blockedMaxMs",
-      `is ${blockedMaxMs}, below heartbeatMs (${heartbeatMs}): the lease would end between two heartbeats`,
-    );
-  }
-  if (recycle.maxAgeMs !== undefined && recycle.maxAgeMs <= graceMs) {
-    refuse(
-      "recycle.maxAgeMs",
-      `is ${recycle.maxAgeMs}, but must be above graceMs (${graceMs}): the worker would end before it has done anything`,
-    );
-  }
-  return issues;
-}
-
-const recycleOptions = z.strictObject({
-  maxJobs: z.int().min(1).max(1_000_000_000).optional(),
-  maxAgeMs: z
-    .int()
-    .min(60_000)
-    .max(720 * hour)
-    .optional(),
-  maxRssBytes: z
-    .int()
-    .min(64 * 1_048_576)
-    .max(1_048_576 * 1_048_576)
-    .optional(),
-  maxLeftBehind: z.int().min(1).max(1_000).optional(),
-});
 
 const workerOptions: z.ZodType<
   ResolvedWorkerOptions & { readonly database: Database<unknown> },

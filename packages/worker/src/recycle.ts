@@ -1,4 +1,35 @@
-import type { RecycleOptions } from "./options.ts";
+import { z } from "zod";
+
+/**
+ * When a worker ends by itself, as after a stop signal, so that its supervisor starts a fresh process.
+ * What is left out is no reason to end.
+ */
+export interface RecycleOptions {
+  /** Attempts that it has finished; 1 to 10^9. */
+  readonly maxJobs?: number | undefined;
+  /** Its age in milliseconds, 1 minute to 30 days; a tenth of it is by chance, so that a fleet does not end at once. */
+  readonly maxAgeMs?: number | undefined;
+  /** Memory of its process (resident set size) in bytes; 64 MiB to 1 TiB. */
+  readonly maxRssBytes?: number | undefined;
+  /** Handlers that were left behind and still go on; 1 to 1000. */
+  readonly maxLeftBehind?: number | undefined;
+}
+
+/** Bounds of {@link RecycleOptions}. */
+export const recycleOptions: z.ZodType<RecycleOptions, RecycleOptions> = z.strictObject({
+  maxJobs: z.int().min(1).max(1_000_000_000).optional(),
+  maxAgeMs: z
+    .int()
+    .min(60_000)
+    .max(30 * 86_400_000)
+    .optional(),
+  maxRssBytes: z
+    .int()
+    .min(64 * 1_048_576)
+    .max(1_048_576 * 1_048_576)
+    .optional(),
+  maxLeftBehind: z.int().min(1).max(1_000).optional(),
+});
 
 /** What a worker has come to. */
 export interface WorkerWear {

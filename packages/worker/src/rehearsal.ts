@@ -109,7 +109,7 @@ class WorkerRehearsal<Tx> implements Rehearsal<Tx> {
       return begin === undefined || (await this.#fence.complete(executor, job, result));
     };
     // An attempt waits for a transaction that cannot begin; a test should hear of it at once.
-    const refused = (error: unknown): void => attempt.abort(error as Error);
+    const refused = (error: unknown): void => attempt.abort(error);
     const attempt = new Attempt<Tx>(
       {
         database: this.#databaseOf(input, registration, owned, refused),

@@ -45,7 +45,7 @@ export interface Worker<Tx> extends AsyncDisposable {
    * @throws DuplicateJobError if there is a handler for this job and version
    * @throws ConfigError with every problem of the options
    */
-  handle<J extends JobDefinition>(job: J, options: ThreadHandlerOptions): void;
+  handle(job: JobDefinition, options: ThreadHandlerOptions): void;
   /**
    * Registers a handler whose writes on `tx` commit together with the job's end: each effect is in
    * the database once, whatever crashes, repeats or competes. Follow-up jobs that are enqueued on
