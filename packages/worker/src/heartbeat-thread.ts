@@ -234,7 +234,6 @@ class HeartbeatThread {
   }
 
   #tell(message: HeartbeatMessage): void {
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, no window
     this.#port.postMessage(message);
   }
 

@@ -151,7 +151,6 @@ export class Heartbeat {
   }
 
   #order(order: HeartbeatOrder): void {
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, no window
     this.#thread?.postMessage(order);
   }
 }

@@ -155,7 +155,6 @@ function onStray(error: unknown): void {
     void breakThread(owner, error);
     return;
   }
-  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a port, not a window
   parentPort?.postMessage({ jobId: owner?.jobId, error: packError(error) });
 }
 
