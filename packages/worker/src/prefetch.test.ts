@@ -77,6 +77,54 @@ test("nothing is taken behind long jobs, and then no more than there are free sl
   ]);
 });
 
+/** A tuner that is at long, and what it does from there on. */
+function longTuner(slots: number): {
+  readonly queue: WorkQueue;
+  readonly tuner: PrefetchTuner;
+  readonly since: number;
+  readonly steps: string[];
+} {
+  const queue = new WorkQueue("q", slots);
+  const steps: string[] = [];
+  const tuner = new PrefetchTuner(
+    queue,
+    { setPrefetch: (count) => void steps.push(`prefetch ${count}`) },
+    {
+      shut: () => Promise.resolve(void steps.push("shut")),
+      open: () => void steps.push("open"),
+    },
+    2_000,
+  );
+  for (let slot = 0; slot < slots; slot += 1) queue.occupySlot();
+  queue.push(delivered(steps, "first"));
+  const since = queue.fullSinceMs ?? 0;
+  tuner.look(since + 1_500);
+  return { queue, tuner, since, steps };
+}
+
+test("a delivery that was on its way when nothing was to be taken any more is given back, too", () => {
+  const { queue, tuner, since, steps } = longTuner(1);
+  queue.push(delivered(steps, "late"));
+  tuner.look(since + 2_000);
+  tuner.look(since + 2_500);
+
+  expect(steps).toEqual(["shut", "first", "late"]);
+});
+
+test("quick jobs beside long ones end the taking of single deliveries", () => {
+  const { queue, tuner, since, steps } = longTuner(3);
+  for (let ended = 0; ended < 5; ended += 1) {
+    queue.freeSlot();
+    queue.occupySlot();
+  }
+  steps.length = 0;
+  tuner.look(since + 2_000);
+  queue.freeSlot();
+  queue.occupySlot();
+
+  expect(steps).toEqual(["prefetch 3", "open"]);
+});
+
 test("a queue whose jobs are quick again holds more again, after a while", () => {
   const queue = new WorkQueue("q", 2);
   const prefetches: number[] = [];

@@ -62,9 +62,12 @@ export class PrefetchTuner {
     const fullMs = fullSinceMs === undefined ? 0 : nowMs - fullSinceMs;
     if (fullSinceMs !== undefined) this.#fullAt = nowMs;
     const isLong = waiting > 0 && fullMs > this.#longAfterMs;
-    if (this.#pace !== "long" && isLong) {
-      this.#pace = "long";
-      void this.#door.shut("slots taken");
+    if (isLong) {
+      if (this.#pace !== "long") {
+        this.#pace = "long";
+        void this.#door.shut("slots taken");
+      }
+      // Also what was on its way when the door was shut, which is seldom any.
       this.#giveBack();
       return;
     }
@@ -82,8 +85,8 @@ export class PrefetchTuner {
         }
         return;
       case "long":
-        // There is less to do than there are slots.
-        if (nowMs - this.#fullAt > settleMs) {
+        // There is less to do than there are slots, or what runs beside the long ones is quick.
+        if (nowMs - this.#fullAt > settleMs || freed >= quickJobsPerSlot) {
           this.#change("slow", concurrency, nowMs);
           this.#door.open("slots taken");
         }
@@ -101,7 +104,7 @@ export class PrefetchTuner {
     this.#door.open("slots taken");
   }
 
-  /** Once for each change of pace only: each return counts towards the broker's delivery limit. */
+  /** Where nothing comes after it only: each return counts towards the broker's delivery limit. */
   #giveBack(): void {
     for (const { delivery } of this.#queue.takeAll()) delivery.requeue();
   }
