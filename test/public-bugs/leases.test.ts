@@ -6,7 +6,7 @@ import { z } from "zod";
 import { eventually, startProxy } from "../support/index.ts";
 import { startLine } from "../support/line.ts";
 import { openTransaction } from "../relay/support.ts";
-import { held, heldOnce, limited, queue, sentinel } from "./jobs.ts";
+import { greedy, held, heldOnce, limited, queue, sentinel } from "./jobs.ts";
 import {
   consuming,
   createLedger,
@@ -102,6 +102,36 @@ test("A16: a unique job whose worker died in its only attempt ends as failed, an
   });
   expect(await effectsOf(line, first.jobId)).toBe(0);
   expect(await effectsOf(line, next.jobId)).toBe(1);
+});
+
+test("A17: a handler that blocks the event loop for several leases keeps its job, runs once, is named in the log, and its worker goes on", async () => {
+  await using line = await startLine();
+  await createLedger(line);
+  line.startRelay();
+  await using blocked = await startWorkerProcess(line, { name: "blocked", leaseMs: 1_000 });
+  const { jobId } = await line.transaction((tx) =>
+    line.outbox.enqueue(tx, greedy, { blockMs: 6_000 }),
+  );
+  await blocked.waitForLine(`run greedy ${jobId} 1`);
+  await using other = await startWorkerProcess(line, { name: "other", leaseMs: 1_000 });
+
+  await stateBecomes(line, jobId, "succeeded");
+  await blocked.waitForLine(
+    (text) => text.includes("handler blocked the event loop") && text.includes("greedy"),
+  );
+
+  expect(runsOf(other, jobId)).toEqual([]);
+  expect(await line.jobs.get(jobId)).toMatchObject({
+    worker: "blocked",
+    attempt: 1,
+    crashes: 0,
+    failures: [],
+  });
+  expect(await effectsOf(line, jobId)).toBe(1);
+  other.kill("SIGKILL");
+  await other.exited;
+  await sentinelRuns(line);
+  expect(blocked.hasExited).toBe(false);
 });
 
 test("A18: jobs that run longer than every lease and sweep are left to a worker that lives, and taken from one that does not", async () => {
