@@ -1,6 +1,9 @@
 import { defineJob, defineTerminalEvent } from "@waybill/core";
 import { z } from "zod";
 
+/** Sales that one step writes: what a crash makes another attempt do again is less than that. */
+export const rowsOfStep = 500;
+
 /** Tells whoever subscribes how an export ended. */
 export const exportEnded = defineTerminalEvent("sales.export.ended");
 

@@ -7,13 +7,11 @@ import { createWorker, type Worker } from "@waybill/worker";
 import type { PoolClient } from "pg";
 import { database, pool } from "./database.ts";
 import { required } from "./environment.ts";
-import { exportEnded, exportSales } from "./jobs.ts";
+import { exportEnded, exportSales, rowsOfStep } from "./jobs.ts";
 import { signWebhook } from "./signature.ts";
 
 const webhookUrl = required("WEBHOOK_URL");
 const webhookSecret = Buffer.from(required("WEBHOOK_SECRET"), "base64");
-/** Rows of a step: what a crash makes another attempt do again is less than that. */
-const rowsOfStep = 500;
 /** Milliseconds between two steps, so that there is something to watch. */
 const pauseMs = Number(process.env["PAUSE_MS"] ?? 0);
 

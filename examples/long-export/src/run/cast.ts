@@ -19,11 +19,16 @@ const source = (file: string): string => fileURLToPath(new URL(`../${file}`, imp
 /** What `npx waybill` runs in a project that has the packages installed. */
 const waybill = new URL("../../../../packages/cli/src/main.ts", import.meta.url);
 
-/** Starts all, and waits until each is ready. */
+/**
+ * Starts all, and waits until each is ready.
+ *
+ * @param pauseMs between two steps of an export
+ */
 export async function startCast(
   children: Children,
   ground: Ground,
   screen: Screen,
+  pauseMs: number,
   signal: AbortSignal,
 ): Promise<Cast> {
   const secret = randomBytes(32).toString("base64");
@@ -38,7 +43,12 @@ export async function startCast(
 
   const workers = new Map<number, Child>();
   const startWorker = async (name: string): Promise<void> => {
-    const env = { ...shared, WEBHOOK_URL: webhookUrl, WAYBILL_NAME: name, PAUSE_MS: "20" };
+    const env = {
+      ...shared,
+      WEBHOOK_URL: webhookUrl,
+      WAYBILL_NAME: name,
+      PAUSE_MS: String(pauseMs),
+    };
     const child = children.start(name, [waybill, "worker", source("worker.ts")], env);
     workers.set(child.pid, child);
     await until(

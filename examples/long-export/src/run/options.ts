@@ -12,7 +12,7 @@ export interface ExampleOptions {
 const usage = `Usage: npm run example:long-export -- [options]
 
   --rows <n>   sales to export, 10000 to 10000000 (default 100000)
-  --kills <n>  workers to kill with SIGKILL on the way, 0 to 20 (default 3)
+  --kills <n>  workers to kill with SIGKILL on the way, 0 to 15 (default 3)
   --help       this text
 `;
 
@@ -37,6 +37,6 @@ export function readOptions(args: readonly string[]): ExampleOptions | undefined
   }
   return {
     rows: whole("rows", values.rows, 10_000, 10_000_000),
-    kills: whole("kills", values.kills, 0, 20),
+    kills: whole("kills", values.kills, 0, 15),
   };
 }

@@ -6,8 +6,9 @@ import { createChildren } from "../../../../scripts/stage/children.ts";
 import { type Ground, prepareGround } from "../../../../scripts/stage/ground.ts";
 import { unlessStopped } from "../../../../scripts/stage/run-script.ts";
 import type { Screen } from "../../../../scripts/stage/screen.ts";
-import { exportSales } from "../jobs.ts";
+import { exportSales, rowsOfStep } from "../jobs.ts";
 import { type Cast, startCast } from "./cast.ts";
+import { type Gates, shutGates } from "./gates.ts";
 import { ledgerOf } from "./ledger.ts";
 import type { ExampleOptions } from "./options.ts";
 
@@ -18,6 +19,14 @@ interface Stage {
   readonly jobs: Jobs<PoolClient>;
   readonly screen: Screen;
   readonly signal: AbortSignal;
+}
+
+/** How long an export may take from one gate to the next. */
+function patience({ options, signal }: Stage): {
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+} {
+  return { deadlineMs: 60_000 + options.rows, signal };
 }
 
 interface Asked {
@@ -48,31 +57,34 @@ async function pidOfOwner({ ground }: Stage, jobId: string): Promise<number | un
   return found.rows[0]?.pid;
 }
 
-/** Follows an export to its end, and kills its workers at even distances. */
-async function followAndKill(stage: Stage, { jobId }: Asked): Promise<string> {
-  const { jobs, cast, screen, options, signal } = stage;
-  let kills = 0;
+/** Shows how far an export is until it ends, and resolves to the state that it ends in. */
+async function follow({ jobs, screen, options, signal }: Stage, jobId: string): Promise<string> {
   let state = "queued";
   for await (const job of jobs.watch(jobId, { signal })) {
     state = job.state;
-    const { done, total, percent } = job.progress ?? { done: 0, total: 0, percent: 0 };
+    const { done, total, percent } = job.progress ?? {};
     screen.progress(
-      `export: ${done ?? 0} of ${total ?? options.rows} rows (${percent ?? 0} %), ${job.state}`,
+      `export: ${done ?? 0} of ${total ?? options.rows} rows (${percent ?? 0} %), ${state}`,
       (percent ?? 0) / 100,
     );
-    const due = ((kills + 1) * options.rows) / (options.kills + 1);
-    if (kills >= options.kills || job.state !== "running" || (done ?? 0) < due) continue;
-    const pid = await pidOfOwner(stage, jobId);
-    if (pid === undefined) continue;
-    kills += 1;
-    await cast.killWorker(pid);
-    screen.event(`kill ${kills}: worker process ${pid} killed with SIGKILL at ${done ?? 0} rows`);
   }
   screen.endProgress();
-  if (kills < options.kills) {
-    throw new Error(`Only ${kills} of ${options.kills} workers were killed before the end.`);
-  }
   return state;
+}
+
+/** Kills the worker at each gate, in the middle of a step. */
+async function killAtGates(stage: Stage, gates: Gates, jobId: string): Promise<void> {
+  const { cast, screen, options } = stage;
+  for (let kills = 1; kills <= options.kills; kills += 1) {
+    await gates.reached(patience(stage));
+    const pid = await pidOfOwner(stage, jobId);
+    if (pid === undefined) throw new Error("The export waits, and no worker runs it.");
+    await cast.killWorker(pid);
+    screen.event(
+      `kill ${kills}: worker process ${pid} killed with SIGKILL in the middle of a step`,
+    );
+    await gates.open();
+  }
 }
 
 async function runAndKill(
@@ -80,8 +92,15 @@ async function runAndKill(
 ): Promise<{ readonly line: string; readonly good: boolean }> {
   const { ground, cast, jobs, screen, options } = stage;
   screen.heading("An export whose workers are killed");
+  const places = Array.from({ length: options.kills }, (_, n) =>
+    Math.floor(((n + 1) * options.rows) / (options.kills + 1)),
+  );
+  await using gates = await shutGates(ground.pool, places);
   const asked = await ask(stage);
-  const state = await followAndKill(stage, asked);
+  const [state] = await Promise.all([
+    follow(stage, asked.jobId),
+    killAtGates(stage, gates, asked.jobId),
+  ]);
   const result = await jobs.result(asked.jobId, { job: exportSales });
   screen.event(`the job has ${state}, its result is ${JSON.stringify(result)}`);
   screen.event(`signed webhook received: ${await cast.webhook(asked.jobId)}`);
@@ -98,24 +117,31 @@ async function runAndKill(
 }
 
 async function runAndCancel(stage: Stage): Promise<boolean> {
-  const { ground, cast, jobs, screen, options, signal } = stage;
+  const { ground, cast, jobs, screen, options } = stage;
   screen.heading("An export that is cancelled");
+  // After its first step, so that there is something that stays.
+  await using gates = await shutGates(ground.pool, [rowsOfStep]);
   const { exportId, jobId } = await ask(stage);
-  let asked = false;
-  let last;
-  for await (const job of jobs.watch(jobId, { signal })) {
-    last = job;
-    if (asked || (job.progress?.done ?? 0) === 0) continue;
-    asked = true;
-    await jobs.cancel(jobId, { actor: "user 17", reason: "wrong quarter" });
-    screen.event(`cancelled at ${job.progress?.done ?? 0} rows`);
-  }
+  const followed = follow(stage, jobId);
+  // Heard of below.
+  followed.catch(() => undefined);
+  await gates.reached(patience(stage));
+  await jobs.cancel(jobId, { actor: "user 17", reason: "wrong quarter" });
+  screen.event("cancelled while it runs");
+  await gates.open();
+  await followed;
+  const job = await jobs.get(jobId);
   const { rows } = await ledgerOf(ground.pool, exportId);
   screen.event(
-    `the job is ${last?.state}, by ${last?.cancelledBy} (${last?.cancelReason}), after ${rows} of ${options.rows} rows`,
+    `the job is ${job.state}, by ${job.cancelledBy} (${job.cancelReason}), after ${rows} of ${options.rows} rows`,
   );
   screen.event(`signed webhook received: ${await cast.webhook(jobId)}`);
-  return last?.state === "cancelled" && last.cancelledBy === "user 17" && rows < options.rows;
+  return job.state === "cancelled" && job.cancelledBy === "user 17" && rows < options.rows;
+}
+
+/** Between two steps: an export takes some seconds at least, so that it can be watched and cancelled. */
+function pauseMs(rows: number): number {
+  return Math.max(20, Math.ceil(4_000 / (rows / rowsOfStep)));
 }
 
 /**
@@ -138,7 +164,7 @@ export async function runExample(
     name: "long_export",
     queues: ["exports", "export-webhooks"],
     shownQueues: ["exports", "export-webhooks"],
-    tables: [new URL("../schema.sql", import.meta.url)],
+    tables: [new URL("../schema.sql", import.meta.url), new URL("gates.sql", import.meta.url)],
   });
   for (const page of ground.pages) screen.line(`           ${page}`);
   await ground.pool.query(
@@ -152,7 +178,7 @@ export async function runExample(
 
   screen.heading("Processes");
   await using children = createChildren((failure) => stop.abort(failure));
-  const cast = await startCast(children, ground, screen, signal);
+  const cast = await startCast(children, ground, screen, pauseMs(options.rows), signal);
   const jobs = createJobs({
     database: pgDatabase<PoolClient>(ground.pool),
     listener: pgListener(async () => {
