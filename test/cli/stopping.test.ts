@@ -39,13 +39,13 @@ test("a drained worker finishes its job, takes no other, and stays until it is r
   await worker.waitForLine("worker draining");
   const second = await place.enqueue("bob@example.com");
   await held.release();
+  await drain.waitForLine(/^worker-1 \S{8} drained$/);
   const drained = await drain.exited;
   const waiting = await stateOf(place, second);
   await using _other = await startCli(["worker", moduleOf("slow.ts")], place.env);
   await eventually(async () => (await place.sent()).length === 2);
 
   expect(drained.code).toBe(0);
-  expect(drain.stdout.at(-1)).toMatch(/^worker-1 \S{8} drained$/);
   expect(waiting).toEqual({ state: "queued", attempt: 0 });
   expect(worker.lines.join("\n")).not.toContain("handling bob@example.com");
   expect(worker.hasExited).toBe(false);
@@ -75,10 +75,11 @@ test("a worker that is asked to restart finishes its job and ends with 0, and sa
   );
   await worker.waitForLine("worker ends by itself");
   await held.release();
+  await worker.waitForLine("worker stopped");
+  await restart.waitForLine(/^worker-1 \S{8} ended$/);
 
   expect(await worker.exited).toEqual({ code: 0, signal: null });
   expect((await restart.exited).code).toBe(0);
-  expect(restart.stdout.at(-1)).toMatch(/^worker-1 \S{8} ended$/);
   expect(logOf(worker)).toContainEqual(
     expect.objectContaining({ reason: expect.stringMatching(/^cli\S* asked for a restart$/) }),
   );
@@ -97,6 +98,7 @@ test("a worker that is hurried hands its job back at once, without spending the 
   worker.kill("SIGTERM");
   await worker.waitForLine("stopping, send the signal again");
   worker.kill("SIGTERM");
+  await worker.waitForLine("grace is cut short");
   const exit = await worker.exited;
   const after = await place.database.rows<{ state: string }>(
     "select state from waybill.job where id = $1",
