@@ -5,6 +5,8 @@ import { beginRound, type Stage } from "./stage.ts";
 
 /** Workers at a time. */
 const workers = 3;
+/** A takeover that is worth a line of its own, in milliseconds. */
+const slowMs = 1_000;
 
 /** Kills one of the workers, the one that has lived longest. */
 async function killOne(stage: Stage, members: readonly Member[]): Promise<Death> {
@@ -36,10 +38,10 @@ export async function measureCrashes(
   while (deaths.length < kills) {
     const death = await killOne(stage, members);
     deaths.push(death);
-    screen.progress(
-      `kill ${deaths.length} of ${kills}: ${death.jobs} jobs started elsewhere within ${Math.round(death.takeoverMs)} ms`,
-      deaths.length / kills,
-    );
+    const what = `kill ${deaths.length} of ${kills}: ${death.jobs} jobs started elsewhere within ${Math.round(death.takeoverMs)} ms`;
+    // One that stands out is told in any case.
+    if (death.takeoverMs > slowMs) screen.event(what);
+    else screen.progress(what, deaths.length / kills);
     members = [
       ...members.slice(1),
       ...(deaths.length < kills ? [await crew.startWorker(kind)] : []),
