@@ -1,0 +1,64 @@
+import { expect, test } from "vitest";
+import { eventually, startProcess, type TestProcess } from "../support/index.ts";
+import { type App, startApp } from "./support/start-app.ts";
+
+async function startStrayWorker(app: App): Promise<TestProcess> {
+  const child = await startProcess(new URL("modules/stray-worker.ts", import.meta.url), [], {
+    DATABASE_URL: app.database.url,
+    BROKER_URL: app.vhost.url,
+    PREFIX: app.vhost.prefix,
+    WAYBILL_TEST_LOG: process.env["WAYBILL_TEST_LOG"],
+  });
+  await child.waitForLine("started");
+  return child;
+}
+
+test.each([
+  ["throws in a timer", "timer", "stray", 0],
+  ["throws in a timer and ignores its signal", "deaf", "stray", 0],
+])(
+  "a job that %s fails, runs again, and costs its neighbour nothing",
+  async (_how, type, message, effects) => {
+    await using app = await startApp();
+    await using worker = await startStrayWorker(app);
+    const neighbour = await app.send("neighbour", {});
+    await worker.waitForLine(`run neighbour ${neighbour}`);
+    app.courier.start();
+
+    const id = await app.enqueue(type, {});
+
+    await eventually(async () =>
+      expect(await app.inbox(id)).toMatchObject({ state: "succeeded", attempt: 2, crashes: 0 }),
+    );
+    expect(
+      await app.database.rows("select message, attempt from waybill.failure where id = $1", [id]),
+    ).toEqual([{ message, attempt: 1 }]);
+    expect(await app.effects(id)).toBe(effects);
+    worker.writeLine("finish");
+    await eventually(async () =>
+      expect(await app.inbox(neighbour)).toMatchObject({ state: "succeeded", attempt: 1 }),
+    );
+    expect(worker.lines.filter((line) => line.startsWith("rejected"))).toEqual([]);
+  },
+);
+
+test("an error outside any job lets the running jobs end, and then the process, to be started anew", async () => {
+  await using app = await startApp();
+  await using worker = await startStrayWorker(app);
+  const running = await app.send("neighbour", {});
+  await worker.waitForLine(`run neighbour ${running}`);
+
+  worker.writeLine("stray");
+  await eventually(async () => {
+    // The worker takes no more jobs.
+    const waiting = await app.send("neighbour", {});
+    expect(await app.courier.depth("waybill.work")).toBeGreaterThan(0);
+    expect(await app.inbox(waiting)).toBeUndefined();
+  });
+  worker.writeLine("finish");
+
+  expect(await worker.exited).toEqual({ code: 1, signal: null });
+  expect(worker.stdout).toContain("rejected Error: stray");
+  expect(await app.inbox(running)).toMatchObject({ state: "succeeded", attempt: 1, crashes: 0 });
+  expect(await app.effects(running)).toBe(1);
+});
