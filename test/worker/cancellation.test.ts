@@ -49,6 +49,30 @@ test("a running job is cancelled from another process: its signal says who and w
   await eventually(async () => expect(await app.courier.depth("waybill.work")).toBe(0));
 });
 
+test("a handler whose abort listener throws costs its own job, and its worker goes on", async () => {
+  await using app = await startApp();
+  const quick = defineJob({ name: "quick", queue: "work", payload: z.object({}) });
+  const running = await app.startWorker((worker) => {
+    worker.handle(job, async ({ signal }) => {
+      signal.addEventListener("abort", () => {
+        throw new Error("the listener is wrong");
+      });
+      await untilAborted(signal);
+    });
+    worker.handle(quick, () => undefined);
+  });
+  const id = await app.enqueue("long", {});
+  await app.courier.round();
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "running" }));
+
+  await jobsOf(app).cancel(id);
+
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "cancelled" }));
+  const next = await app.send("quick", {});
+  await eventually(async () => expect(await app.inbox(next)).toMatchObject({ state: "succeeded" }));
+  expect(running.worker.status().state).toBe("running");
+});
+
 test("a handler that ignores its cancel is given its grace, then its late result is refused and its slot is free", async () => {
   await using app = await startApp();
   const { promise: wake, resolve } = Promise.withResolvers<void>();

@@ -1,7 +1,7 @@
 import { defineJob } from "@waybill/core";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { eventually } from "../support/index.ts";
+import { eventually, startProxy } from "../support/index.ts";
 import { type App, startApp, writeEffect } from "./support/start-app.ts";
 
 const job = defineJob({
@@ -150,4 +150,34 @@ test("a copy of a long job that arrives from elsewhere waits, and is dropped whe
 
   await eventually(async () => expect(await leases(app)).toEqual([]));
   expect(runs).toBe(1);
+});
+
+test("a long job whose delivery was lost with its connection holds no copy of it beside its lease", async () => {
+  await using app = await startApp();
+  await using proxy = await startProxy(app.vhost.url);
+  const quick = defineJob({ name: "quick", queue: "work", payload: z.looseObject({}) });
+  const running = await app.startWorker(
+    (worker) => {
+      worker.handle(job, () => new Promise(() => undefined));
+      worker.handle(quick, () => undefined);
+    },
+    { holdMs: 2_000, graceMs: 0, abandonMs: 0, brokerUrl: proxy.url(app.vhost.url) },
+  );
+  const id = await app.enqueue("long", { n: 1 });
+  await app.courier.round();
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "running" }));
+
+  proxy.cut();
+  // What comes after the copy has come: so has the copy.
+  const next = await app.send("quick", {});
+  await eventually(async () => expect(await app.inbox(next)).toMatchObject({ state: "succeeded" }));
+  await eventually(async () => {
+    expect(await app.courier.depth("waybill.work")).toBe(0);
+    expect(await leases(app)).toContainEqual({ reason: "lease", held: true });
+  });
+  await running.stop();
+
+  // A copy that was held until now would be back in its queue.
+  expect(await app.courier.depth("waybill.work")).toBe(0);
+  expect(await app.inbox(id)).toMatchObject({ state: "retry_waiting", attempt: 0, crashes: 0 });
 });

@@ -32,6 +32,7 @@ export class Attempt<Tx> {
   readonly #progress: ProgressReporter;
   readonly #transactions: AttemptTransactions<Tx>;
   readonly #timers = new Set<NodeJS.Timeout>();
+  readonly #current: CurrentJob;
   /** What was thrown outside the handler's promise. */
   #stray: { readonly error: unknown } | undefined;
   #isAbandoned = false;
@@ -46,7 +47,11 @@ export class Attempt<Tx> {
     this.#environment = environment;
     this.#input = input;
     const { owned, registration } = input;
-    this.#progress = new ProgressReporter(owned, registration.name, environment.progress);
+    this.#current = this.#currentJob();
+    this.#progress = new ProgressReporter(owned, registration.name, {
+      // The worker's own work: what opens there, and goes wrong there, is no job's.
+      write: (report) => currentJob.exit(() => environment.progress.write(report)),
+    });
     this.#transactions = new AttemptTransactions({
       environment,
       input,
@@ -73,9 +78,9 @@ export class Attempt<Tx> {
     return this.#isAbandoned ? this.#execution : undefined;
   }
 
-  /** Asks the handler to stop. */
+  /** Asks the handler to stop. What its listeners throw is the job's, whoever asks. */
   abort(reason: unknown): void {
-    this.#controller.abort(reason);
+    currentJob.run(this.#current, () => this.#controller.abort(reason));
   }
 
   /** Asks the handler to stop, and leaves it behind after `graceMs`, by default the worker's. */
@@ -106,7 +111,7 @@ export class Attempt<Tx> {
   /** Runs the handler. Never rejects. */
   async run(): Promise<AttemptOutcome> {
     this.#startTimeouts();
-    this.#execution = currentJob.run(this.#currentJob(), () => this.#execute());
+    this.#execution = currentJob.run(this.#current, () => this.#execute());
     try {
       return await Promise.race([this.#execution, this.#abandoned.promise]);
     } finally {
@@ -210,7 +215,8 @@ export class Attempt<Tx> {
   async #readCheckpoint(): Promise<unknown> {
     const { registration, owned } = this.#input;
     if (registration.checkpoint === undefined) return undefined;
-    const text = await this.#environment.readCheckpoint(owned);
+    // The worker's own work, as above: an outage that it meets is not this job's.
+    const text = await currentJob.exit(() => this.#environment.readCheckpoint(owned));
     return text === undefined ? undefined : await checkpointOf(registration, text);
   }
 

@@ -4,6 +4,7 @@
  * process takes no innocent prefetched delivery along.
  */
 
+import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "@waybill/core";
 import type { ClaimedRow, InboxStore } from "@waybill/postgres";
 import type { DatabaseGate } from "./database-gate.ts";
@@ -21,6 +22,8 @@ import type { WorkQueue } from "./work-queue.ts";
 
 /** Jobs of one claim at most. */
 const claimMax = 500;
+/** Milliseconds between two looks whether a job is left. */
+const idleLookMs = 20;
 /** Milliseconds until a delivery whose row was locked is claimed again. */
 const lockedRowMs = 1_000;
 
@@ -76,9 +79,8 @@ export class Claims<Tx> {
 
   /** Resolves when no claimed job is left. */
   async idle(): Promise<void> {
-    while (this.#claiming || this.#open.size > 0) {
-      await Promise.race([...this.#open, new Promise((resolve) => setTimeout(resolve, 20))]);
-    }
+    // Not by a race of the jobs: each of its rounds would stay with each job that is still open.
+    while (this.#claiming || this.#open.size > 0) await delay(idleLookMs);
   }
 
   /** Looks for work at the end of this turn of the event loop, when its deliveries are all here. */

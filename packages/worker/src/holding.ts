@@ -21,6 +21,8 @@ export interface HoldingOptions {
   /** Milliseconds that the delivery is held. */
   readonly holdMs: number;
   readonly settlements: Pick<Settlements, "hold">;
+  /** The lease protects the job: no copy of it need be held any more. */
+  readonly onLeased: () => void;
   readonly logger: Logger;
 }
 
@@ -87,12 +89,13 @@ export class Holding {
   }
 
   async #lease(): Promise<void> {
-    const { incoming, owned, settlements, logger } = this.#options;
+    const { incoming, owned, settlements, logger, onLeased } = this.#options;
     const { id: jobId, queue } = owned;
     try {
       if (!(await settlements.hold({ ...owned, envelope: incoming.envelope }))) return;
       this.#leased = true;
       incoming.delivery.ack();
+      onLeased();
       logger.info({ jobId, queue }, "job goes on without its delivery");
     } catch (err) {
       // The delivery is still held, so nothing is lost; the broker may take it back.

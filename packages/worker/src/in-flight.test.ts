@@ -45,3 +45,24 @@ test("a copy takes the place of a delivery that was lost with its connection", (
   expect(inFlight.keepSuccessor(again)).toBe(true);
   expect(inFlight.remove(again.key)).toBe(again);
 });
+
+test("a job that goes on without its delivery gives up the copy that was kept, and keeps no other", () => {
+  const inFlight = new InFlight();
+  const again = copy(1);
+  inFlight.add(copy(1, false));
+  inFlight.keepSuccessor(again);
+
+  expect(inFlight.lease(again.key)).toBe(again);
+  expect(inFlight.keepSuccessor(copy(1))).toBe(false);
+  expect(inFlight.remove(again.key)).toBeUndefined();
+});
+
+test("a retry of a job without a delivery that overtakes the answer to its failure is kept", () => {
+  const inFlight = new InFlight();
+  const retry = copy(2);
+  inFlight.add(copy(1, false));
+  inFlight.lease(retry.key);
+  inFlight.endHandler(retry.key);
+
+  expect(inFlight.keepSuccessor(retry)).toBe(true);
+});

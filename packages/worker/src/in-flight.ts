@@ -7,7 +7,12 @@ import type { Incoming } from "./incoming.ts";
 export class InFlight {
   readonly #jobs = new Map<
     string,
-    { readonly incoming: Incoming; handlerEnded: boolean; successor?: Incoming }
+    {
+      readonly incoming: Incoming;
+      handlerEnded: boolean;
+      leased: boolean;
+      successor?: Incoming | undefined;
+    }
   >();
 
   has(key: string): boolean {
@@ -15,13 +20,26 @@ export class InFlight {
   }
 
   add(incoming: Incoming): void {
-    this.#jobs.set(incoming.key, { incoming, handlerEnded: false });
+    this.#jobs.set(incoming.key, { incoming, handlerEnded: false, leased: false });
   }
 
   /** The handler has ended: what is left takes milliseconds. */
   endHandler(key: string): void {
     const job = this.#jobs.get(key);
     if (job !== undefined) job.handlerEnded = true;
+  }
+
+  /**
+   * The job goes on without a delivery; returns the copy that was kept in the place of a lost one. The
+   * lease does what a copy is for, and one that is kept any longer would outlast the broker's patience.
+   */
+  lease(key: string): Incoming | undefined {
+    const job = this.#jobs.get(key);
+    if (job === undefined) return undefined;
+    const { successor } = job;
+    job.leased = true;
+    job.successor = undefined;
+    return successor;
   }
 
   /**
@@ -34,7 +52,7 @@ export class InFlight {
     if (job === undefined) return false;
     const current = job.successor ?? job.incoming;
     const isRetry = job.handlerEnded && copy.envelope.dispatch > current.envelope.dispatch;
-    if (current.delivery.generationAlive && !isRetry) return false;
+    if ((job.leased || current.delivery.generationAlive) && !isRetry) return false;
     // One is kept; a living one that was kept before goes back to the queue.
     if (job.successor?.delivery.generationAlive === true) job.successor.delivery.requeue();
     job.successor = copy;

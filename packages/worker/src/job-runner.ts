@@ -59,6 +59,8 @@ export interface JobRunnerOptions<Tx> {
   readonly news: Pick<News, "changed">;
   /** Milliseconds that a delivery is held; see Holding. */
   readonly holdMs: number;
+  /** The job goes on without its delivery. */
+  readonly onLeased: (incoming: Incoming) => void;
 }
 
 /** See the head of the file. */
@@ -172,6 +174,7 @@ export class JobRunner<Tx> {
       holdMs: this.#options.holdMs,
       settlements: this.#settlements,
       logger: this.#logger,
+      onLeased: () => this.#options.onLeased(incoming),
     });
     return { ...job, holding };
   }

@@ -180,6 +180,7 @@ export class WorkerRun<Tx> {
       settlements,
       news: this.#news,
       holdMs: options.holdMs,
+      onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
   }
 
@@ -360,7 +361,7 @@ export class WorkerRun<Tx> {
         await within(handBackMs, idle);
       }
     }
-    await this.#requests.stop();
+    await within(1_000, this.#requests.stop());
     await within(1_000, this.#news.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();
