@@ -46,6 +46,14 @@ const reactMs = 2_000;
 /** Time to record what was handed back, in milliseconds. */
 const handBackMs = 5_000;
 
+/**
+ * The broker gives up a silent connection after less than three heartbeats. That must not be later than
+ * the end of the lease: the copies of a frozen worker's jobs would be given to that very worker, which
+ * is a consumer until then. Below two seconds a loaded broker would be taken for dead.
+ */
+const brokerHeartbeatSeconds = (heartbeatMs: number): number =>
+  Math.min(10, Math.max(2, Math.floor(heartbeatMs / 1_000)));
+
 /** What a run is made of. */
 export interface WorkerRunOptions<Tx> {
   readonly options: ResolvedWorkerOptions;
@@ -133,6 +141,7 @@ export class WorkerRun<Tx> {
     this.#connection = createBrokerConnection({
       url: options.broker.url,
       name: `waybill-worker ${options.name}#${process.pid}`,
+      heartbeatSeconds: brokerHeartbeatSeconds(options.heartbeatMs),
       logger,
       random,
     });
