@@ -14,6 +14,9 @@ async function startStrayWorker(app: App): Promise<TestProcess> {
 }
 
 test.each([
+  ["rejects in a forgotten promise and returns", "rejection", "stray", 0],
+  ["rejects in a forgotten promise and commits", "transaction", "stray", 1],
+  ["throws in an abort listener", "listener", expect.stringContaining("longer than 100 ms"), 0],
   ["throws in a timer", "timer", "stray", 0],
   ["throws in a timer and ignores its signal", "deaf", "stray", 0],
 ])(

@@ -7,6 +7,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { LeaseLostError, TransactionMisusedError } from "@waybill/core";
 import { type SqlExecutor, sqlStateOf, unavailableError } from "@waybill/postgres";
 import type { AttemptEnvironment, AttemptInput, AttemptOutcome } from "./attempt-parts.ts";
+import { strayErrorsMet } from "./stray-errors.ts";
 import { resultText } from "./values.ts";
 
 /** In-process tries after a serialization failure or deadlock; they spend no attempt. */
@@ -110,6 +111,7 @@ export class AttemptTransactions<Tx> {
         progress.phase = "work";
         const value = await handler(tx);
         const result = await resultText(registration, value);
+        await strayErrorsMet();
         this.#options.checkStopped();
         this.#options.checkOwnership();
         const executor = database.executor(tx);

@@ -18,6 +18,7 @@ import { AttemptTransactions } from "./attempt-transactions.ts";
 import { type CurrentJob, currentJob } from "./current-job.ts";
 import { ProgressReporter } from "./progress.ts";
 import type { AnyContext, Registration } from "./registry.ts";
+import { strayErrorsMet } from "./stray-errors.ts";
 import { checkpointOf, checkpointText, payloadOf, resultText } from "./values.ts";
 
 /** setTimeout takes at most 2^31 - 1 milliseconds; definitions allow 30 days. */
@@ -182,6 +183,7 @@ export class Attempt<Tx> {
               transaction: (work) => this.#transactions.guarded(work),
               saveCheckpoint: (tx, given) => this.#saveCheckpoint(tx, given),
             });
+      await strayErrorsMet();
       this.#checkStopped();
       return { kind: "returned", result: await resultText(registration, value) };
     } catch (error) {

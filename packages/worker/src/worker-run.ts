@@ -245,7 +245,11 @@ export class WorkerRun<Tx> {
     } catch (error) {
       if (!end.aborted) throw error;
     } finally {
-      await this.#shutDown(hurrySignal);
+      try {
+        await this.#shutDown(hurrySignal);
+      } finally {
+        this.#strayErrors.remove();
+      }
     }
     if (this.#strayError !== undefined) throw this.#strayError;
   }
@@ -377,7 +381,6 @@ export class WorkerRun<Tx> {
     await this.#connection.close();
     await this.#presence.stop();
     await within(3_000, ownDatabase.close());
-    this.#strayErrors.remove();
     this.#logger.info({}, "worker stopped");
   }
 }
