@@ -130,6 +130,27 @@ test("a job without a delivery is dispatched again when its owner's lease is ove
   ]);
 });
 
+test("a worker whose session lock went with a restart of the server keeps its leases until its next heartbeat", async () => {
+  await using house = await startHouse();
+  const store = createRelayStore(house.database.pool);
+  await addWorkers(house, { id: crashed, leaseMs: 600_000, lockKey: "42" });
+  await hold(house, await addRunning(house, [crashed]));
+  const isAlive = async (): Promise<unknown> => {
+    const [row] = await house.database.rows("select waybill.worker_alive($1) as alive", [crashed]);
+    return row?.["alive"];
+  };
+
+  await house.database.rows(
+    "update waybill.worker set heartbeat_at = pg_postmaster_start_time() - interval '1 second'",
+  );
+  expect(await store.fireLeases(10)).toBe(0);
+  expect(await isAlive()).toBe(true);
+
+  await house.database.rows("update waybill.worker set heartbeat_at = clock_timestamp()");
+  expect(await isAlive()).toBe(false);
+  expect(await store.fireLeases(10)).toBe(1);
+});
+
 test("running jobs of a worker whose lease is over are dispatched again once; of one that has only crashed the broker brings them back", async () => {
   await using house = await startHouse();
   await house.declare("email");

@@ -1031,7 +1031,7 @@ comment on function waybill.system_identifier() is 'Identity of the database clu
   {
     version: 6,
     name: "long_jobs",
-    hash: "a49960a441f170dd78ebadb54ba677d2071297e6333bc4046b05e28f5114e0b5",
+    hash: "3846d3282cc898fcce570442edb75cad4ff2fc99f28ec1881e19b20c2e07d4fa",
     text: `-- Jobs that outlive a message: checkpoints, progress, the lease that protects a job whose delivery was
 -- acked before its end, requests to workers, watchers, and the event that tells a job's end.
 
@@ -1117,6 +1117,35 @@ comment on column waybill.worker.stop_requested is 'drain: take no more jobs; re
 comment on column waybill.worker.stop_requested_at is 'When that was asked for.';
 comment on column waybill.worker.stop_requested_by is 'Who asked for it.';
 comment on column waybill.worker.swept_at is 'When the jobs of this dead worker were dispatched again.';
+
+-- As before, but for a server that has started again: the locks went with it, and the workers are there.
+create or replace function waybill.worker_alive(worker_id uuid) returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+  select exists (
+    select
+    from waybill.worker as w
+    where w.id = worker_id
+      and w.lease_until > clock_timestamp()
+      and (
+        w.lock_key is null
+        or w.heartbeat_at < pg_postmaster_start_time()
+        or exists (
+          select
+          from pg_catalog.pg_locks as l
+          where l.locktype = 'advisory'
+            and l.granted
+            and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+            and l.objsubid = 1
+            and l.classid = ((w.lock_key >> 32) & 4294967295)::oid
+            and l.objid = (w.lock_key & 4294967295)::oid
+        )
+      )
+  )
+$$;
+
+comment on function waybill.worker_alive(uuid) is 'True while the worker''s lease runs and its advisory lock, where it has one, is held; a lock that went with a restart of the server is missed only after the next heartbeat.';
 
 -- Processes that watch jobs, so that workers tell about those and no others.
 create table waybill.watch (
@@ -1261,7 +1290,7 @@ $$;
   {
     version: 7,
     name: "job_view",
-    hash: "68a1448153e6ef76947fe53f0b0def14c93549fccc299ecf59a08fab4369684d",
+    hash: "dd72523345bdfdd10615728f091e2dba3487e2e38ec2b3c9b1381529aa29ca07",
     text: `-- The view job again, with progress, staleness, and who cancelled it.
 
 drop view waybill.job;
@@ -1370,10 +1399,12 @@ left join waybill.result as r on r.id = b.id and r.queue = b.queue
 left join lateral (
   select t.fire_at, t.reason, t.detail
   from waybill.timer as t
-  where t.id = b.id and t.queue = b.queue and t.kind = 'job'
+  -- Inside, so that the rows of other jobs are not looked for at all.
+  where coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+    and t.id = b.id and t.queue = b.queue and t.kind = 'job'
   order by t.dispatch desc
   limit 1
-) as waiting on coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+) as waiting on true
 left join lateral (
   select f.failure_class, f.message, f.failed_at
   from waybill.failure as f
@@ -1385,10 +1416,11 @@ left join waybill.progress as p on p.id = b.id and p.queue = b.queue
 left join lateral (
   select a.actor, a.detail
   from waybill.audit_log as a
-  where a.id = b.id and a.queue = b.queue and a.action = 'cancel'
+  where i.cancel_requested_at is not null
+    and a.id = b.id and a.queue = b.queue and a.action = 'cancel'
   order by a.audit_id desc
   limit 1
-) as c on i.cancel_requested_at is not null;
+) as c on true;
 
 comment on view waybill.job is 'The durable contract of every job: identity, payload, state, priority, owner, attempts, failure, result, times.';
 comment on column waybill.job.id is 'Job id, or id of the event that was delivered.';
@@ -2202,6 +2234,7 @@ dead as materialized (
         and w.lease_until > statement_timestamp()
         and (
           w.lock_key is null
+          or w.heartbeat_at < pg_postmaster_start_time()
           or w.lock_key = any (
             array(
               select l.classid::bigint << 32 | l.objid::bigint

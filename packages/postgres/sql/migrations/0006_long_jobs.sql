@@ -84,6 +84,35 @@ comment on column waybill.worker.stop_requested_at is 'When that was asked for.'
 comment on column waybill.worker.stop_requested_by is 'Who asked for it.';
 comment on column waybill.worker.swept_at is 'When the jobs of this dead worker were dispatched again.';
 
+-- As before, but for a server that has started again: the locks went with it, and the workers are there.
+create or replace function waybill.worker_alive(worker_id uuid) returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+  select exists (
+    select
+    from waybill.worker as w
+    where w.id = worker_id
+      and w.lease_until > clock_timestamp()
+      and (
+        w.lock_key is null
+        or w.heartbeat_at < pg_postmaster_start_time()
+        or exists (
+          select
+          from pg_catalog.pg_locks as l
+          where l.locktype = 'advisory'
+            and l.granted
+            and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+            and l.objsubid = 1
+            and l.classid = ((w.lock_key >> 32) & 4294967295)::oid
+            and l.objid = (w.lock_key & 4294967295)::oid
+        )
+      )
+  )
+$$;
+
+comment on function waybill.worker_alive(uuid) is 'True while the worker''s lease runs and its advisory lock, where it has one, is held; a lock that went with a restart of the server is missed only after the next heartbeat.';
+
 -- Processes that watch jobs, so that workers tell about those and no others.
 create table waybill.watch (
   id uuid not null,

@@ -106,10 +106,12 @@ left join waybill.result as r on r.id = b.id and r.queue = b.queue
 left join lateral (
   select t.fire_at, t.reason, t.detail
   from waybill.timer as t
-  where t.id = b.id and t.queue = b.queue and t.kind = 'job'
+  -- Inside, so that the rows of other jobs are not looked for at all.
+  where coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+    and t.id = b.id and t.queue = b.queue and t.kind = 'job'
   order by t.dispatch desc
   limit 1
-) as waiting on coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+) as waiting on true
 left join lateral (
   select f.failure_class, f.message, f.failed_at
   from waybill.failure as f
@@ -121,10 +123,11 @@ left join waybill.progress as p on p.id = b.id and p.queue = b.queue
 left join lateral (
   select a.actor, a.detail
   from waybill.audit_log as a
-  where a.id = b.id and a.queue = b.queue and a.action = 'cancel'
+  where i.cancel_requested_at is not null
+    and a.id = b.id and a.queue = b.queue and a.action = 'cancel'
   order by a.audit_id desc
   limit 1
-) as c on i.cancel_requested_at is not null;
+) as c on true;
 
 comment on view waybill.job is 'The durable contract of every job: identity, payload, state, priority, owner, attempts, failure, result, times.';
 comment on column waybill.job.id is 'Job id, or id of the event that was delivered.';

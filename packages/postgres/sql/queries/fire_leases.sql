@@ -38,6 +38,7 @@ dead as materialized (
         and w.lease_until > statement_timestamp()
         and (
           w.lock_key is null
+          or w.heartbeat_at < pg_postmaster_start_time()
           or w.lock_key = any (
             array(
               select l.classid::bigint << 32 | l.objid::bigint
