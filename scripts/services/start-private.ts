@@ -23,13 +23,15 @@ function wantsContainers(): boolean {
 
 /**
  * Starts a PostgreSQL for the caller alone, to be killed, frozen and restarted: of the installed programs, or in a
- * container where there are none or WAYBILL_SERVICES is `docker`.
+ * container where there are none or WAYBILL_SERVICES is `docker`. Only installed programs take an environment.
  * @throws Error with the command to type where neither can be had
  */
 export async function startPrivatePostgres(
   options: PrivatePostgresOptions = {},
 ): Promise<PrivatePostgres> {
-  const binDirectory = wantsContainers() ? undefined : findPostgres();
+  // An environment names files of this machine, which no container sees.
+  const asContainer = wantsContainers() && options.environment === undefined;
+  const binDirectory = asContainer ? undefined : findPostgres();
   if (binDirectory !== undefined) return await startLocalPostgres(binDirectory, options);
   const docker = await askDocker();
   if (docker.engine !== undefined) return await startContainerPostgres(docker.engine, options);
