@@ -62,6 +62,42 @@ test("A15: ten jobs of a killed worker start elsewhere while its lease still run
   for (const id of ids) expect(await effectsOf(line, id)).toBe(1);
 });
 
+test("A15: jobs that come back before the database has seen their worker's end start elsewhere as soon as it has", async () => {
+  await using line = await startLine();
+  await createLedger(line);
+  line.startRelay();
+  await using victim = await startWorkerProcess(line, { name: "victim", leaseMs: tenMinutes });
+  await line.transaction((tx) =>
+    line.outbox.enqueueMany(tx, held, [{ payload: {} }, { payload: {} }]),
+  );
+  await eventually(() => expect(runsOf(victim)).toHaveLength(2));
+  await using other = await startWorkerProcess(line, { name: "other", leaseMs: tenMinutes });
+  const [row] = await line.database.rows(
+    "select lock_key::text as key from waybill.worker where name = 'victim'",
+  );
+  // Whoever waits for a session's lock has it when the session ends: the victim seems to live on.
+  const heir = await line.database.pool.connect();
+  const inherited = heir.query("select pg_advisory_lock($1)", [row?.["key"]]);
+  await eventually(async () =>
+    expect(
+      await line.database.rows("select from pg_locks where locktype = 'advisory' and not granted"),
+    ).toHaveLength(1),
+  );
+
+  victim.kill("SIGKILL");
+  await inherited;
+  await eventually(async () =>
+    expect(
+      await line.database.rows("select from waybill.timer where reason = 'held'"),
+    ).toHaveLength(2),
+  );
+  expect(runsOf(other)).toEqual([]);
+  await heir.query("select pg_advisory_unlock_all()");
+  heir.release();
+
+  await eventually(() => expect(runsOf(other)).toHaveLength(2));
+});
+
 test("A16: a unique job whose worker died in its only attempt ends as failed, and its key is free for the next one", async () => {
   await using line = await startLine();
   await createLedger(line);

@@ -1031,7 +1031,7 @@ comment on function waybill.system_identifier() is 'Identity of the database clu
   {
     version: 6,
     name: "long_jobs",
-    hash: "3846d3282cc898fcce570442edb75cad4ff2fc99f28ec1881e19b20c2e07d4fa",
+    hash: "1812716adb969552920f1a464cbc144a2f9c3b53d165c290a17c0cc37805984b",
     text: `-- Jobs that outlive a message: checkpoints, progress, the lease that protects a job whose delivery was
 -- acked before its end, requests to workers, watchers, and the event that tells a job's end.
 
@@ -1087,7 +1087,7 @@ alter table waybill.timer
 -- Read by fire_leases.sql.
 create index timer_owner_idx on waybill.timer (owner) where owner is not null;
 
-comment on column waybill.timer.owner is 'Of reason lease: the worker that runs the job (worker.id).';
+comment on column waybill.timer.owner is 'Of reasons lease and held: the worker that runs the job (worker.id); the row fires when it is dead.';
 comment on column waybill.timer.reason is 'delay: asked for by the producer; retry: next attempt; held: a copy of a job that another worker runs; lease: a running job whose delivery was acked, dispatched again when its owner dies; no_handler: no worker knew the type or version; unroutable, nacked, refused: what the broker said.';
 
 -- What workers say of themselves, and what operators ask of them.
@@ -2252,7 +2252,7 @@ lease as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from dead as d
   join waybill.timer as t on t.owner = d.owner
-  where t.reason = 'lease'
+  where t.reason in ('lease', 'held')
   limit $1::integer
   for update of t skip locked
 )
@@ -2717,7 +2717,7 @@ returning t.id::text as id`,
 ),
 parked as (
   insert into waybill.timer as t (
-    id, queue, kind, dispatch, fire_at, reason, detail, parked_at, type, version, payload,
+    id, queue, kind, dispatch, fire_at, reason, detail, parked_at, owner, type, version, payload,
     payload_base64, headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
   )
   select
@@ -2732,6 +2732,7 @@ parked as (
     ) + m.delay_ms * interval '1 millisecond',
     m.reason, m.detail,
     case when m.reason = 'no_handler' then coalesce(m.parked_at, m.instant) end,
+    case when m.reason = 'held' then m.owner end,
     m.type, m.version, m.payload, m.payload_base64,
     case
       when m.reason = 'no_handler' then
@@ -2748,7 +2749,8 @@ parked as (
     or m.parked_at + m.window_ms * interval '1 millisecond' > m.instant
   on conflict (id, queue, kind, dispatch) do update
   set fire_at = case when t.reason in ('held', 'no_handler') then excluded.fire_at else t.fire_at end,
-      parked_at = coalesce(t.parked_at, excluded.parked_at)
+      parked_at = coalesce(t.parked_at, excluded.parked_at),
+      owner = case when t.reason in ('held', 'no_handler') then excluded.owner else t.owner end
   returning t.id, t.queue, t.dispatch
 )
 select p.id::text as id, p.queue, p.dispatch

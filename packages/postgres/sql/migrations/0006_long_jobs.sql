@@ -53,7 +53,7 @@ alter table waybill.timer
 -- Read by fire_leases.sql.
 create index timer_owner_idx on waybill.timer (owner) where owner is not null;
 
-comment on column waybill.timer.owner is 'Of reason lease: the worker that runs the job (worker.id).';
+comment on column waybill.timer.owner is 'Of reasons lease and held: the worker that runs the job (worker.id); the row fires when it is dead.';
 comment on column waybill.timer.reason is 'delay: asked for by the producer; retry: next attempt; held: a copy of a job that another worker runs; lease: a running job whose delivery was acked, dispatched again when its owner dies; no_handler: no worker knew the type or version; unroutable, nacked, refused: what the broker said.';
 
 -- What workers say of themselves, and what operators ask of them.

@@ -1,6 +1,8 @@
 -- Lets the leases of dead owners fire: a job whose delivery was acked is dispatched again by the timers
--- as soon as its worker's lease is over, its session lock is gone, or its row is. Rows that somebody
--- holds are left for the next look: that may be the owner, which ends the job.
+-- as soon as its worker's lease is over, its session lock is gone, or its row is. So is a delivery that
+-- another worker put aside because the owner still seemed to live: the broker may see a worker's end
+-- before the database does. Rows that somebody holds are left for the next look: that may be the owner,
+-- which ends the job.
 --
 -- $1 rows at most
 --
@@ -56,7 +58,7 @@ lease as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from dead as d
   join waybill.timer as t on t.owner = d.owner
-  where t.reason = 'lease'
+  where t.reason in ('lease', 'held')
   limit $1::integer
   for update of t skip locked
 )

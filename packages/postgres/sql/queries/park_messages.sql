@@ -6,7 +6,8 @@
 --   id, queue, dispatch
 --   reason          held | no_handler | delay
 --   detail
---   owner           held: worker that runs the job; the copy comes back after its lease
+--   owner           held: worker that runs the job; the copy comes back after its lease, or as soon as
+--                   the relay finds it dead
 --   delay_ms        added to the lease, or to now
 --   window_ms       no_handler: how long it may go round, or null
 --   parked_at       no_handler: when it was first parked, or null for now
@@ -30,7 +31,7 @@ with message as (
 ),
 parked as (
   insert into waybill.timer as t (
-    id, queue, kind, dispatch, fire_at, reason, detail, parked_at, type, version, payload,
+    id, queue, kind, dispatch, fire_at, reason, detail, parked_at, owner, type, version, payload,
     payload_base64, headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
   )
   select
@@ -45,6 +46,7 @@ parked as (
     ) + m.delay_ms * interval '1 millisecond',
     m.reason, m.detail,
     case when m.reason = 'no_handler' then coalesce(m.parked_at, m.instant) end,
+    case when m.reason = 'held' then m.owner end,
     m.type, m.version, m.payload, m.payload_base64,
     case
       when m.reason = 'no_handler' then
@@ -62,7 +64,8 @@ parked as (
   -- A retry that waits for its time is not hurried by a copy of it.
   on conflict (id, queue, kind, dispatch) do update
   set fire_at = case when t.reason in ('held', 'no_handler') then excluded.fire_at else t.fire_at end,
-      parked_at = coalesce(t.parked_at, excluded.parked_at)
+      parked_at = coalesce(t.parked_at, excluded.parked_at),
+      owner = case when t.reason in ('held', 'no_handler') then excluded.owner else t.owner end
   returning t.id, t.queue, t.dispatch
 )
 select p.id::text as id, p.queue, p.dispatch
