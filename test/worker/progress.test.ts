@@ -51,8 +51,8 @@ test("progress can be seen while the job runs, with a percentage only where the 
   expect(await progressOf(app, id)).toMatchObject({ stage: "writing", done: 3, percent: 100 });
 });
 
-test("a handler that reports all the time costs few writes, and the last report is there at the end", async () => {
-  await using app = await startApp();
+/** Counts what is written of progress in the table write_log. */
+async function logWrites(app: App): Promise<void> {
   await app.database.pool.query("create table write_log (at timestamptz)");
   await app.database.pool.query(
     `create function log_write() returns trigger language plpgsql as
@@ -61,6 +61,11 @@ test("a handler that reports all the time costs few writes, and the last report 
   await app.database.pool.query(
     "create trigger log_write after insert or update on waybill.progress for each row execute function log_write()",
   );
+}
+
+test("a handler that reports all the time costs few writes, and the last report is there at the end", async () => {
+  await using app = await startApp();
+  await logWrites(app);
   await app.startWorker((worker) =>
     worker.handle(job, async (context) => {
       for (let done = 1; done <= 20_000; done += 1) {
@@ -110,6 +115,31 @@ test.each<[string, Progress, RegExp]>([
     expect(await app.database.rows("select from waybill.progress")).toEqual([]);
   },
 );
+
+test("a handler that names a new stage in every step costs few writes, and the last stage is there at the end", async () => {
+  await using app = await startApp();
+  await logWrites(app);
+  let tookMs = 0;
+  await app.startWorker((worker) =>
+    worker.handle(job, async (context) => {
+      const startedAt = performance.now();
+      for (let step = 1; step <= 1_000; step += 1) {
+        context.reportProgress({ stage: `step ${step}` });
+        await new Promise((resolve) => setTimeout(resolve, 1));
+      }
+      tookMs = performance.now() - startedAt;
+    }),
+  );
+  const id = await app.enqueue("report", {});
+  await app.courier.round();
+
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "succeeded" }));
+
+  expect(await progressOf(app, id)).toMatchObject({ stage: "step 1000" });
+  const writes = await app.database.rows("select from write_log");
+  // Five a second, the first and the last.
+  expect(writes.length).toBeLessThanOrEqual(2 + Math.ceil(tookMs / 200));
+});
 
 test("progress that cannot be written fails no job", async () => {
   await using app = await startApp();

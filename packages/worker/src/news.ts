@@ -15,6 +15,7 @@ export class News {
   readonly #logger: Logger;
   #changed = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
+  #telling: Promise<void> | undefined;
   /** True while somebody watches jobs. */
   watched = false;
 
@@ -26,17 +27,32 @@ export class News {
   changed(jobId: string): void {
     if (!this.watched) return;
     this.#changed.add(jobId);
-    this.#timer ??= setTimeout(() => void this.#tell(), gatherMs).unref();
+    this.#later();
   }
 
   /** Tells what is still untold. Never rejects. */
   async flush(): Promise<void> {
-    clearTimeout(this.#timer);
+    await this.#telling;
     await this.#tell();
   }
 
-  async #tell(): Promise<void> {
+  /** One statement at a time: a database that hangs must not fill the pool with hints. */
+  #later(): void {
+    if (this.#telling !== undefined) return;
+    this.#timer ??= setTimeout(() => void this.#tell(), gatherMs).unref();
+  }
+
+  #tell(): Promise<void> {
+    clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#telling ??= this.#send().finally(() => {
+      this.#telling = undefined;
+      if (this.#changed.size > 0) this.#later();
+    });
+    return this.#telling;
+  }
+
+  async #send(): Promise<void> {
     const ids = [...this.#changed];
     this.#changed = new Set();
     try {

@@ -21,7 +21,7 @@ export interface Progress {
 const stageLength = 200;
 /** A report is written so many milliseconds after the last one at the latest. */
 const writeEveryMs = 1_000;
-/** A hundredth of the total is worth a write earlier than that, but no earlier than this. */
+/** A new stage, or a hundredth of the total, is worth a write earlier than that, but no earlier than this. */
 const writeSoonMs = 200;
 /** Milliseconds that reports of several jobs wait for each other. */
 const gatherMs = 20;
@@ -112,6 +112,8 @@ export class ProgressReporter {
   #written: Progress | undefined;
   #writtenAt = Number.NEGATIVE_INFINITY;
   #timer: NodeJS.Timeout | undefined;
+  /** When the timer writes. */
+  #writeAt = 0;
   #ended = false;
   /** The last write, which may be under way. */
   #lastWrite: Promise<void> = Promise.resolve();
@@ -136,7 +138,7 @@ export class ProgressReporter {
     this.#current = merged;
     const wait = this.#waitMs();
     if (wait <= 0) this.#write();
-    else this.#timer ??= setTimeout(() => this.#write(), wait).unref();
+    else this.#writeIn(wait);
   }
 
   /** Writes the last report, if it is not written yet. Never rejects. */
@@ -155,13 +157,23 @@ export class ProgressReporter {
   #waitMs(): number {
     const last = this.#written;
     const { stage, done = 0, total = 0 } = this.#current;
-    if (last === undefined || last.stage !== stage || last.total !== this.#current.total) return 0;
+    if (last === undefined) return 0;
     const since = performance.now() - this.#writtenAt;
     const step = done - (last.done ?? 0);
     const isFar = total > 0 && step >= total / 100;
     const isLast = total > 0 && done === total;
     if (isLast && step > 0) return 0;
-    return (isFar ? writeSoonMs : writeEveryMs) - since;
+    const isNew = last.stage !== stage || last.total !== this.#current.total;
+    return (isNew || isFar ? writeSoonMs : writeEveryMs) - since;
+  }
+
+  /** A report that is worth a write sooner does not wait for the time of the one before. */
+  #writeIn(ms: number): void {
+    const at = performance.now() + ms;
+    if (this.#timer !== undefined && this.#writeAt <= at) return;
+    clearTimeout(this.#timer);
+    this.#writeAt = at;
+    this.#timer = setTimeout(() => this.#write(), ms).unref();
   }
 
   #write(): void {
