@@ -19,7 +19,7 @@ export const prefetchLookMs = 500;
 /** Least time between two changes, in milliseconds: each gives the consumer a new channel. */
 const settleMs = 10_000;
 /** All slots taken for so long, with deliveries waiting, means long; at most, in milliseconds. */
-const longAfterMaxMs = 30_000;
+const longAfterMaxMs = 5_000;
 
 /** Deliveries to hold for quick jobs: the next ones are here when the present ones end. */
 export function prefetchOf(concurrency: number): number {
