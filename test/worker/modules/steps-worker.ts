@@ -6,7 +6,7 @@
 
 import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
-import { defineJob } from "@waybill/core";
+import { defineJob, WaybillError } from "@waybill/core";
 import { pgDatabase } from "@waybill/postgres";
 import { createWorker } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
@@ -63,9 +63,9 @@ const killAt = (place: string): void => {
 async function say(what: string, work: () => Promise<unknown>): Promise<void> {
   const outcome = await work().then(
     () => "done",
-    (error: unknown) => (error as { readonly code?: unknown }).code ?? String(error),
+    (error: unknown) => (error instanceof WaybillError ? error.code : String(error)),
   );
-  console.log(`late ${what}: ${String(outcome)}`);
+  console.log(`late ${what}: ${outcome}`);
 }
 
 worker.handle(steps, async (job) => {
