@@ -206,3 +206,29 @@ test("a job that is too late is not started, and says so", async () => {
   );
   expect(runs).toBe(0);
 });
+
+test("a job that has started in time is not cancelled by its expiry when its worker ends or it is retried", async () => {
+  await using app = await startApp();
+  const expiresAt = new Date(Date.now() + 3_000);
+  const first = await app.startWorker(
+    (worker) => worker.handle(job, () => new Promise(() => undefined)),
+    { graceMs: 0, abandonMs: 0 },
+  );
+  const id = await app.enqueue("long", {}, { expires_at: expiresAt.toISOString() });
+  await app.courier.round();
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "running" }));
+
+  await eventually(() => expect(Date.now()).toBeGreaterThan(expiresAt.getTime()));
+  await first.stop();
+  const attempts: number[] = [];
+  await app.startWorker((worker) =>
+    worker.handle(job, ({ attempt }) => {
+      attempts.push(attempt);
+      if (attempt === 1) throw new Error("at first");
+    }),
+  );
+  app.courier.start({ hurry: true });
+
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "succeeded" }));
+  expect(attempts).toEqual([1, 2]);
+});

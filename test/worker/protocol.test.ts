@@ -202,11 +202,11 @@ const table: readonly [
     { state: "cancelled" },
   ],
   [
-    "waiting and expired ends as cancelled",
+    "waiting and expired is retried: it has started in time",
     row({ state: "retry_waiting" }),
     message({ dispatch: 3, isExpired: true }),
-    "cancelled",
-    { state: "cancelled" },
+    "run",
+    { attempt: 2, token: 6, dispatch: 3, crashes: 0 },
   ],
   [
     "succeeded is a duplicate",

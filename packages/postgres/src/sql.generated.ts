@@ -1910,7 +1910,7 @@ claimed as (
               case when excluded.deaths > 0 and excluded.deaths = i.deaths then 'redrive' else 'keep' end
             when i.state = 'running' and i.owner = excluded.owner then 'again'
             when i.state = 'running' and waybill.worker_alive(i.owner) then 'keep'
-            when i.cancel_requested_at is not null or excluded.state = 'cancelled' then 'cancel'
+            when i.cancel_requested_at is not null then 'cancel'
             when i.state = 'running' then 'takeover'
             when excluded.dispatch > i.dispatch then 'retry'
             else 'keep'

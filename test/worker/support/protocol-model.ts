@@ -55,7 +55,6 @@ export function claimOf(row: ModelRow | undefined, message: ModelMessage): Model
       ...changes,
     },
   });
-  const isOver = row.isCancelRequested || message.isExpired;
   const cancel: ModelClaim = {
     verdict: "cancelled",
     row: { ...row, state: "cancelled", token: row.token + 1 },
@@ -71,10 +70,10 @@ export function claimOf(row: ModelRow | undefined, message: ModelMessage): Model
     case "running":
       if (row.owner === "me") return run({});
       if (row.owner === "alive") return { verdict: "held", row };
-      return isOver ? cancel : run({ crashes: row.crashes + 1 });
+      return row.isCancelRequested ? cancel : run({ crashes: row.crashes + 1 });
     case "queued":
     case "retry_waiting":
-      if (isOver) return cancel;
+      if (row.isCancelRequested) return cancel;
       return message.dispatch > row.dispatch
         ? run({ attempt: row.attempt + 1 })
         : { verdict: "stale", row };
