@@ -31,7 +31,8 @@ export interface Context<Name extends string, Payload> {
   readonly priority: number;
   /**
    * Tells how far the job is. Returns at once: the report is written apart from the job's effects,
-   * at most every second or with a stage or hundredth of the total that is new, and at the end.
+   * at most every second, or five times a second where a stage or a hundredth of the total is new,
+   * and at the end.
    * Never fails the job where it cannot be written.
    *
    * @throws PayloadError for a report that is none; see {@link Progress}
@@ -49,6 +50,8 @@ export interface Job<J extends JobDefinition, Tx> extends TransactionalJob<J> {
   /**
    * Saves how far the job is in `tx`, the transaction of the effects that the checkpoint stands for:
    * both are committed, or neither is. The next attempt gets the newest one. At most 64 KiB of JSON.
+   * Call it at the end of the transaction, and in one transaction at a time: from there until the
+   * commit, whoever cancels the job waits.
    *
    * @throws PayloadError for a checkpoint that does not fit its schema or the limit, NotInTransactionError,
    *   LeaseLostError if another attempt owns the job now; each time nothing is written
