@@ -17,7 +17,7 @@ const calls: Readonly<Partial<Record<QueryName, string>>> = {
   read_keyed_page: "'100:200:', '100:99999999:', 0, 100, 1000, 8000000",
   fire_timers: "100",
   next_timer: "",
-  fire_leases: "1000",
+  fire_leases: "1000, '[]'",
   park_dispatches: `1, '[{"tx":"1","seq":1}]'`,
   save_cursor: "1, '1:1:', null, false, null, null, null, null",
 };
@@ -109,7 +109,7 @@ test("a look for dead owners reads the locks once for 200 workers with 1,000 lea
        from generate_series(1, 200) as n`,
     );
     await client.query("select pg_advisory_lock(lock_key) from waybill.worker");
-    const idle = await run(client, "fire_leases", [1_000]);
+    const idle = await run(client, "fire_leases", [1_000, "[]"]);
     await client.query(
       `insert into waybill.timer (id, queue, dispatch, fire_at, reason, owner, type, payload)
        select waybill.new_id(), 'email', 2, 'infinity', 'lease', w.id, 't', '{}'
@@ -117,7 +117,7 @@ test("a look for dead owners reads the locks once for 200 workers with 1,000 lea
     );
     await client.query("analyze waybill.timer, waybill.worker");
 
-    const busy = await run(client, "fire_leases", [1_000]);
+    const busy = await run(client, "fire_leases", [1_000, "[]"]);
 
     const left = await client.query("select from waybill.timer where reason = 'lease'");
     expect(left.rowCount).toBe(1_000);

@@ -106,6 +106,14 @@ export type Prunable =
   | "inbox_default"
   | "outbox_default";
 
+/** What a look for leases of dead owners has done. */
+export interface FiredLeases {
+  /** Jobs that are due now. */
+  readonly jobs: number;
+  /** Owners whose lock is missing while their lease runs. */
+  readonly missing: readonly string[];
+}
+
 /** A worker whose lease is over and whose jobs have not been dispatched again since. */
 export interface DeadWorker {
   readonly id: string;
@@ -172,8 +180,11 @@ export interface RelayStore {
   /** How many rows were deleted. */
   prune(what: Prunable, ageMs: number, limit: number): Promise<number>;
   pruneIdempotencyKeys(limit: number): Promise<number>;
-  /** How many leases of dead owners are due now. */
-  fireLeases(limit: number): Promise<number>;
+  /**
+   * Lets the leases of dead owners fire. Those of an owner whose lease runs, and whose lock alone is
+   * missing, only where it was missing before.
+   */
+  fireLeases(limit: number, missingBefore: readonly string[]): Promise<FiredLeases>;
   deadWorkers(): Promise<readonly DeadWorker[]>;
   /** How many running jobs of dead workers were dispatched again; `sinceMs`: of those enqueued since. */
   redispatchOrphans(sinceMs: number | undefined, limit: number): Promise<number>;

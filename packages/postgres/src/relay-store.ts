@@ -261,7 +261,16 @@ export function createRelayStore(
     ...partitionStatements(run, sql),
     prune: async (what, ageMs, limit) => (await run(prunes[what], [ageMs, limit])).count,
     pruneIdempotencyKeys: async (limit) => (await run(sql.prune_idempotency_keys, [limit])).count,
-    fireLeases: async (limit) => (await run(sql.fire_leases, [limit])).rows.length,
+    async fireLeases(limit, missingBefore) {
+      const { rows } = await run<{ owner: string; jobs: number; runs: boolean }>(sql.fire_leases, [
+        limit,
+        JSON.stringify(missingBefore),
+      ]);
+      return {
+        jobs: rows.reduce((sum, { jobs }) => sum + jobs, 0),
+        missing: rows.filter(({ runs }) => runs).map(({ owner }) => owner),
+      };
+    },
     deadWorkers: async () => (await run<DeadWorker>(sql.read_dead_workers)).rows,
     redispatchOrphans: async (sinceMs, limit) =>
       (await run(sql.redispatch_orphans, [sinceMs ?? null, limit])).rows.length,

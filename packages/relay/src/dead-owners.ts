@@ -24,6 +24,8 @@ export interface DeadOwnersOptions {
 }
 
 const lookEveryMs = 300;
+/** A lock that is missing for so long is not that of a connection that is just opened again. */
+const missingMs = 500;
 const batch = 1_000;
 /** What runs was mostly enqueued lately, and is found without reading all of the inbox. */
 const recentMs = 24 * 3_600_000;
@@ -34,6 +36,8 @@ const fullEveryMs = 30 * 60_000;
 export class DeadOwners {
   readonly #options: DeadOwnersOptions;
   #fullAtMs = 0;
+  /** Since when the locks of owners whose lease runs are missing. */
+  #missing: ReadonlyMap<string, number> = new Map();
 
   constructor(options: DeadOwnersOptions) {
     this.#options = options;
@@ -42,7 +46,13 @@ export class DeadOwners {
   /** Lets the leases of dead owners fire; resolves to the milliseconds until the next look. */
   async fireLeases(): Promise<number> {
     const { store, logger, failpoint, onLeases } = this.#options;
-    const jobs = await store.fireLeases(batch);
+    const nowMs = performance.now();
+    const before = [...this.#missing].filter(([, sinceMs]) => nowMs - sinceMs >= missingMs);
+    const { jobs, missing } = await store.fireLeases(
+      batch,
+      before.map(([owner]) => owner),
+    );
+    this.#missing = new Map(missing.map((owner) => [owner, this.#missing.get(owner) ?? nowMs]));
     if (jobs === 0) return lookEveryMs;
     failpoint("relay.afterLeases");
     onLeases();

@@ -22,6 +22,9 @@ import { HeartbeatSession, type Vitals } from "./heartbeat-session.ts";
 import { LoopWatch } from "./loop-watch.ts";
 import { inspectMainThread } from "./main-thread-inspection.ts";
 
+/** A worker whose lock is missing for half a second is taken for dead, though its lease runs. */
+const openAgainMaxMs = 200;
+
 class HeartbeatThread {
   readonly #setup: HeartbeatSetup;
   readonly #port: MessagePort;
@@ -85,7 +88,7 @@ class HeartbeatThread {
       }
       this.#checkLease();
       if (!this.#stopped)
-        await this.#pause(Math.min(leaseMs / 6, 100 * 2 ** Math.min(failures, 6)));
+        await this.#pause(Math.min(leaseMs / 6, openAgainMaxMs, 100 * 2 ** Math.min(failures, 6)));
     }
     clearInterval(looking);
     this.#watch.end();
