@@ -175,3 +175,30 @@ test("an attempt that has lost its job saves no checkpoint", async () => {
   expect(await app.effects(id)).toBe(0);
   expect(await app.database.rows("select from waybill.checkpoint")).toEqual([]);
 });
+
+test("a checkpoint that cannot be read because its table is locked is waited for, and spends no attempt", async () => {
+  await using app = await startApp();
+  await app.startWorker((worker) => worker.handle(exported, (job) => ({ rows: job.payload.rows })));
+  const client = await app.database.pool.connect();
+  try {
+    await client.query("begin");
+    await client.query("lock table waybill.checkpoint in access exclusive mode");
+    const id = await app.send("export", { rows: 1 });
+    const waits = new Set<number>();
+    // The worker's patience for one lock has an end; it asks again.
+    await eventually(async () => {
+      const rows = await app.database.rows<{ at: Date }>(
+        "select query_start as at from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
+      );
+      for (const { at } of rows) waits.add(at.getTime());
+      expect(waits.size).toBeGreaterThan(1);
+    });
+    await client.query("rollback");
+
+    await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "succeeded" }));
+    expect(await app.inbox(id)).toMatchObject({ attempt: 1 });
+    expect(await app.database.rows("select from waybill.failure")).toEqual([]);
+  } finally {
+    client.release(true);
+  }
+});

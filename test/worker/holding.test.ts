@@ -1,8 +1,8 @@
-import { defineJob } from "@waybill/core";
+import { defineJob, LeaseLostError } from "@waybill/core";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { eventually, startProxy } from "../support/index.ts";
-import { type App, startApp, writeEffect } from "./support/start-app.ts";
+import { type App, startApp, untilAborted, writeEffect } from "./support/start-app.ts";
 
 const job = defineJob({
   name: "long",
@@ -180,4 +180,30 @@ test("a long job whose delivery was lost with its connection holds no copy of it
   // A copy that was held until now would be back in its queue.
   expect(await app.courier.depth("waybill.work")).toBe(0);
   expect(await app.inbox(id)).toMatchObject({ state: "retry_waiting", attempt: 0, crashes: 0 });
+});
+
+test("a job that another attempt has taken is told so where it would go on without its delivery", async () => {
+  await using app = await startApp();
+  const { promise: told, resolve: tell } = Promise.withResolvers<unknown>();
+  await app.startWorker(
+    (worker) =>
+      worker.handle(job, async ({ signal }) => {
+        await untilAborted(signal);
+        tell(signal.reason);
+      }),
+    { holdMs: 3_000 },
+  );
+  const id = await app.enqueue("long", { n: 1 });
+  await app.courier.round();
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "running" }));
+
+  await app.database.rows(
+    "update waybill.inbox set token = token + 1, owner = gen_random_uuid() where id = $1",
+    [id],
+  );
+
+  expect(await told).toBeInstanceOf(LeaseLostError);
+  await eventually(async () =>
+    expect(await leases(app)).not.toContainEqual({ reason: "lease", held: true }),
+  );
 });

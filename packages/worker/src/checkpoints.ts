@@ -1,6 +1,10 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { InboxStore, JobRef } from "@waybill/postgres";
 import type { DatabaseGate } from "./database-gate.ts";
 import { databaseErrorKind } from "./own-database.ts";
+
+/** Milliseconds until a read that lost its time is tried again. */
+const againMs = 250;
 
 /**
  * Reads a job's newest checkpoint, waiting for the database while it is down: to begin without it
@@ -18,8 +22,11 @@ export async function readCheckpoint(
     try {
       return await store.checkpoint(job);
     } catch (error) {
-      if (databaseErrorKind(error) !== "down") throw error;
-      gate.close(error);
+      const kind = databaseErrorKind(error);
+      if (kind === "data") throw error;
+      if (kind === "down") gate.close(error);
+      // Somebody holds a lock on the table, or the server is too busy to answer in time.
+      else await delay(againMs);
     }
   }
 }

@@ -23,6 +23,8 @@ export interface HoldingOptions {
   readonly settlements: Pick<Settlements, "hold">;
   /** The lease protects the job: no copy of it need be held any more. */
   readonly onLeased: () => void;
+  /** The job is not this attempt's any more. */
+  readonly onLost: () => void;
   readonly logger: Logger;
 }
 
@@ -89,10 +91,10 @@ export class Holding {
   }
 
   async #lease(): Promise<void> {
-    const { incoming, owned, settlements, logger, onLeased } = this.#options;
+    const { incoming, owned, settlements, logger, onLeased, onLost } = this.#options;
     const { id: jobId, queue } = owned;
     try {
-      if (!(await settlements.hold({ ...owned, envelope: incoming.envelope }))) return;
+      if (!(await settlements.hold({ ...owned, envelope: incoming.envelope }))) return onLost();
       this.#leased = true;
       incoming.delivery.ack();
       onLeased();

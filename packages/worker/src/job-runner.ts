@@ -175,6 +175,7 @@ export class JobRunner<Tx> {
       settlements: this.#settlements,
       logger: this.#logger,
       onLeased: () => this.#options.onLeased(incoming),
+      onLost: () => this.#attempts.get(incoming.key)?.stop(new LeaseLostError(row.id)),
     });
     return { ...job, holding };
   }
