@@ -23,7 +23,7 @@ import { LoopWatch } from "./loop-watch.ts";
 import { inspectMainThread } from "./main-thread-inspection.ts";
 
 /** A worker whose lock is missing for half a second is taken for dead, though its lease runs. */
-const openAgainMaxMs = 200;
+const openAgainMaxMs = 400;
 
 class HeartbeatThread {
   readonly #setup: HeartbeatSetup;
@@ -84,7 +84,8 @@ class HeartbeatThread {
         }
         await this.#live(() => (failures = 0));
       } catch (error) {
-        this.#tell({ kind: "disconnected", error: plain(error) });
+        // Once an outage: it is tried again several times a second.
+        if (failures === 0) this.#tell({ kind: "disconnected", error: plain(error) });
       }
       this.#checkLease();
       if (!this.#stopped)
