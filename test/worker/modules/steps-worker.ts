@@ -71,12 +71,14 @@ async function say(what: string, work: () => Promise<unknown>): Promise<void> {
 worker.handle(steps, async (job) => {
   const from = job.checkpoint?.done ?? 0;
   console.log(`${job.id} from ${from}`);
-  const write = (tx: PoolClient, step: number): Promise<unknown> =>
-    tx.query("insert into step_effect (job_id, step, worker) values ($1, $2, $3)", [
-      job.id,
-      step,
-      name,
-    ]);
+  /** Resolves to true where the test wants no further step. */
+  const write = async (tx: PoolClient, step: number): Promise<boolean> => {
+    const { rows } = await tx.query<{ told: boolean }>(
+      "insert into step_effect (job_id, step, worker) values ($1, $2, $3) returning exists (select from step_end) as told",
+      [job.id, step, name],
+    );
+    return rows[0]?.told === true;
+  };
   for (let step = from; step < job.payload.steps; step += 1) {
     job.signal.throwIfAborted();
     if (step === waitAt) {
@@ -91,13 +93,15 @@ worker.handle(steps, async (job) => {
     }
     stepsHere += 1;
     killAt("before");
-    await job.transaction(async (tx) => {
-      await write(tx, step);
+    const told = await job.transaction(async (tx) => {
+      const last = await write(tx, step);
       killAt("effect");
       await job.saveCheckpoint(tx, { done: step + 1 });
       killAt("checkpoint");
+      return last;
     });
     killAt("commit");
+    if (told) break;
     job.reportProgress({ done: step + 1, total: job.payload.steps });
     // A time to be interrupted in, and not one that any test waits for.
     if (job.payload.pauseMs > 0) await delay(job.payload.pauseMs);
