@@ -83,6 +83,32 @@ export async function giveWord(pool: Pool, round: number, pids: readonly number[
   );
 }
 
+/** Where jobs are, those of dead workers first, to tell why a measurement failed. */
+export async function whereabouts(pool: Pool, ids: readonly string[]): Promise<string> {
+  const found = await pool.query<{ line: string }>(
+    `select concat_ws(
+       ' ',
+       i.id,
+       i.state,
+       'at',
+       coalesce(w.name, 'no worker'),
+       case when waybill.worker_alive(i.owner) then '(alive)' else '(dead)' end,
+       'dispatch', i.dispatch, 'crashes', i.crashes,
+       (select 'timers: ' || string_agg(concat_ws(' ', t.reason, t.dispatch, t.fire_at), ', ')
+        from waybill.timer as t where t.id = i.id),
+       (select 'outbox: ' || string_agg(concat_ws(' ', o.dispatch, o.created_at), ', ' order by o.seq)
+        from waybill.outbox as o where o.id = i.id)
+     ) as line
+     from waybill.inbox as i
+     left join waybill.worker as w on w.id = i.owner
+     where i.id = any ($1)
+     order by waybill.worker_alive(i.owner), i.id
+     limit 20`,
+    [ids],
+  );
+  return found.rows.map(({ line }) => `\n    ${line}`).join("");
+}
+
 async function countOf(pool: Pool, sql: string, values: readonly unknown[]): Promise<number> {
   const found = await pool.query<{ n: number }>(sql, [...values]);
   return found.rows[0]?.n ?? 0;

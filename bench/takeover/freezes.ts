@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "../../scripts/stage/until.ts";
 import { alive, databaseNow, refused, type RunningJob } from "./board.ts";
 import type { Member } from "./crew.ts";
@@ -31,13 +32,13 @@ async function wake(stage: Stage, frozen: readonly Frozen[]): Promise<void> {
   }
 }
 
-/** Freezes the victims together, and measures each. */
+/** Freezes the victims within a heartbeat, and measures each. */
 async function freezeSome(
   stage: Stage,
   victims: readonly Member[],
   others: readonly Member[],
 ): Promise<readonly Death[]> {
-  const { pool, signal } = stage.rounds;
+  const { pool, leaseMs, signal } = stage.rounds;
   const pids = victims.map(({ child }) => child.pid);
   await until(
     "all workers to be alive",
@@ -52,6 +53,8 @@ async function freezeSome(
     const frozenAt = await databaseNow(pool);
     member.child.freeze();
     frozen.push({ member, jobs, frozenAt });
+    // Spread over a heartbeat: how much of a lease is left is a matter of chance.
+    await sleep(leaseMs / 3 / victims.length, undefined, { signal });
   }
   const deaths = await Promise.all(
     frozen.map(({ member, jobs, frozenAt }) => round.takenOver(member, jobs, frozenAt)),

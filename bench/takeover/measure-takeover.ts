@@ -4,6 +4,7 @@ import { prepareGround } from "../../scripts/stage/ground.ts";
 import { unlessStopped } from "../../scripts/stage/run-script.ts";
 import type { Screen } from "../../scripts/stage/screen.ts";
 import { readLedger } from "./board.ts";
+import { countConsumers } from "./consumers.ts";
 import { measureCrashes } from "./crashes.ts";
 import { createCrew } from "./crew.ts";
 import { detailLines, summary } from "./figures.ts";
@@ -36,7 +37,8 @@ export async function measureTakeover(
   });
   await using children = createChildren((failure) => stop.abort(failure));
   const crew = createCrew(children, ground, leaseMs, signal);
-  const rounds = { pool: ground.pool, leaseMs, signal, ids: [] };
+  await using consumers = await countConsumers(ground);
+  const rounds = { pool: ground.pool, consumers, leaseMs, signal, ids: [] };
   const stage: Stage = { crew, rounds, screen, nextRound: 1 };
   crew.startRelay();
 

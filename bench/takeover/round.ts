@@ -1,6 +1,14 @@
 import type { Pool } from "pg";
 import { until } from "../../scripts/stage/until.ts";
-import { enqueueJobs, giveWord, type RunningJob, runningJobs, succeeded } from "./board.ts";
+import {
+  enqueueJobs,
+  giveWord,
+  type RunningJob,
+  runningJobs,
+  succeeded,
+  whereabouts,
+} from "./board.ts";
+import type { Consumers } from "./consumers.ts";
 import type { Member } from "./crew.ts";
 import type { Death } from "./figures.ts";
 
@@ -11,6 +19,7 @@ const jobsOfWorker = 4;
 /** What rounds work with. */
 export interface RoundGround {
   readonly pool: Pool;
+  readonly consumers: Consumers;
   readonly leaseMs: number;
   readonly signal: AbortSignal;
   /** Ids of all jobs of all rounds. */
@@ -28,14 +37,19 @@ export class Round {
     this.#number = number;
   }
 
-  /** Enqueues until each of `victims` runs some; resolves when all run as their workers' kind has it. */
+  /** Enqueues, when all consume, until each of `victims` runs some; resolves when all run as their workers' kind has it. */
   async occupy(members: readonly Member[], victims: readonly Member[]): Promise<void> {
+    const { consumers } = this.#ground;
+    // One that was just woken, or just started, has its consumer a little later than its presence.
+    await this.#until("all workers to consume", deadlineMs, async () =>
+      (await consumers.count()) >= members.length ? true : undefined,
+    );
     for (let tries = 1; ; tries += 1) {
-      await this.#enqueue(jobsOfWorker * members.length);
+      await this.#enqueue(tries === 1 ? jobsOfWorker * members.length : members.length);
       const jobs = await this.#settled(members);
       const idle = victims.filter(({ child }) => jobs.every(({ pid }) => pid !== child.pid));
       if (idle.length === 0) return;
-      if (tries === 5) {
+      if (tries === 10) {
         const names = idle.map(({ child }) => child.name).join(", ");
         throw new Error(`Workers get no jobs although others do: ${names}.`);
       }
@@ -109,6 +123,13 @@ export class Round {
     limitMs: number,
     check: () => Promise<Value | undefined>,
   ): Promise<Value> {
-    return await until(what, check, { deadlineMs: limitMs, signal: this.#ground.signal });
+    const { pool, signal } = this.#ground;
+    try {
+      return await until(what, check, { deadlineMs: limitMs, signal });
+    } catch (error) {
+      if (signal.aborted || !(error instanceof Error)) throw error;
+      const places = await whereabouts(pool, this.#ids);
+      throw new Error(`${error.message} The jobs of the round:${places}`, { cause: error });
+    }
   }
 }

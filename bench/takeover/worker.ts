@@ -31,7 +31,7 @@ export function worker(environment: WorkerEnvironment): Worker<PoolClient> {
   const made = createWorker({
     ...environment,
     database: pgDatabase(pool),
-    queues: { takeover: { concurrency: 20 } },
+    queues: { takeover: { concurrency: 100 } },
     leaseMs: leaseMs === undefined ? undefined : Number(leaseMs),
     holdMs: holdMs === undefined ? undefined : Number(holdMs),
   });
