@@ -202,8 +202,15 @@ const table: readonly [
     { state: "cancelled" },
   ],
   [
-    "waiting and expired is retried: it has started in time",
+    "waiting and expired ends as cancelled after a failure",
     row({ state: "retry_waiting" }),
+    message({ dispatch: 3, isExpired: true }),
+    "cancelled",
+    { state: "cancelled" },
+  ],
+  [
+    "waiting and expired goes on if it was handed back",
+    row({ state: "retry_waiting", owner: null }),
     message({ dispatch: 3, isExpired: true }),
     "run",
     { attempt: 2, token: 6, dispatch: 3, crashes: 0 },

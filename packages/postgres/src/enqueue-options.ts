@@ -36,7 +36,10 @@ export interface EnqueueOptions {
   readonly runAt?: Date | undefined;
   /** Not before this many milliseconds from now by the database's clock; up to 3650 days. */
   readonly delayMs?: number | undefined;
-  /** A job that has not started by then ends as cancelled. */
+  /**
+   * A job that has not started by then ends as cancelled, and one that has failed is not tried again.
+   * One that runs goes on, also elsewhere where its worker died or was stopped.
+   */
   readonly expiresAt?: Date | undefined;
   /**
    * Integer, higher first, -100 to 100.

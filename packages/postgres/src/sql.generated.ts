@@ -1912,6 +1912,7 @@ claimed as (
             when i.state = 'running' and waybill.worker_alive(i.owner) then 'keep'
             when i.cancel_requested_at is not null then 'cancel'
             when i.state = 'running' then 'takeover'
+            when excluded.state = 'cancelled' and i.owner is not null then 'cancel'
             when excluded.dispatch > i.dispatch then 'retry'
             else 'keep'
           end as step

@@ -73,7 +73,7 @@ export function claimOf(row: ModelRow | undefined, message: ModelMessage): Model
       return row.isCancelRequested ? cancel : run({ crashes: row.crashes + 1 });
     case "queued":
     case "retry_waiting":
-      if (row.isCancelRequested) return cancel;
+      if (row.isCancelRequested || (message.isExpired && row.owner !== null)) return cancel;
       return message.dispatch > row.dispatch
         ? run({ attempt: row.attempt + 1 })
         : { verdict: "stale", row };

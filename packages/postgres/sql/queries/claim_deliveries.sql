@@ -7,9 +7,10 @@
 -- $2 the worker's boot id
 --
 -- The update has no where clause, so that a row comes back for each delivery. "excluded" carries
--- what the inbox has no column for: its deaths is the marker of the death that the message is the dead letter of.
--- A message that has expired ends a job that has no row: one that has a row has started in time, and
--- neither its retry nor the death or the end of its worker takes that back.
+-- what the inbox has no column for: its state is cancelled where the message has expired, its
+-- deaths is the marker of the death that the message is the dead letter of.
+-- After its expiry a job is not started, and not started again after a failure. One that was
+-- interrupted goes on: it was running when its worker died, or was handed back and has no owner.
 -- Rows are taken in the order of their ids, so that two workers with copies of the same jobs wait
 -- for each other instead of deadlocking.
 -- Plan: inbox_pkey of one partition a row. Caller: the worker's claims.
@@ -66,6 +67,7 @@ claimed as (
             when i.state = 'running' and waybill.worker_alive(i.owner) then 'keep'
             when i.cancel_requested_at is not null then 'cancel'
             when i.state = 'running' then 'takeover'
+            when excluded.state = 'cancelled' and i.owner is not null then 'cancel'
             when excluded.dispatch > i.dispatch then 'retry'
             else 'keep'
           end as step
