@@ -209,6 +209,13 @@ const table: readonly [
     { state: "cancelled" },
   ],
   [
+    "a stale copy that has expired ends no job that waits: it may have been redriven without an expiry",
+    row({ state: "retry_waiting" }),
+    message({ isExpired: true }),
+    "stale",
+    row({ state: "retry_waiting" }),
+  ],
+  [
     "waiting and expired goes on if it was handed back",
     row({ state: "retry_waiting", owner: null }),
     message({ dispatch: 3, isExpired: true }),

@@ -1912,9 +1912,9 @@ claimed as (
             when i.state = 'running' and waybill.worker_alive(i.owner) then 'keep'
             when i.cancel_requested_at is not null then 'cancel'
             when i.state = 'running' then 'takeover'
+            when excluded.dispatch <= i.dispatch then 'keep'
             when excluded.state = 'cancelled' and i.owner is not null then 'cancel'
-            when excluded.dispatch > i.dispatch then 'retry'
-            else 'keep'
+            else 'retry'
           end as step
         offset 0
       ) as s

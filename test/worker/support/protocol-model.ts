@@ -73,9 +73,8 @@ export function claimOf(row: ModelRow | undefined, message: ModelMessage): Model
       return row.isCancelRequested ? cancel : run({ crashes: row.crashes + 1 });
     case "queued":
     case "retry_waiting":
-      if (row.isCancelRequested || (message.isExpired && row.owner !== null)) return cancel;
-      return message.dispatch > row.dispatch
-        ? run({ attempt: row.attempt + 1 })
-        : { verdict: "stale", row };
+      if (row.isCancelRequested) return cancel;
+      if (message.dispatch <= row.dispatch) return { verdict: "stale", row };
+      return message.isExpired && row.owner !== null ? cancel : run({ attempt: row.attempt + 1 });
   }
 }

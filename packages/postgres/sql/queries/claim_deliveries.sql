@@ -67,9 +67,10 @@ claimed as (
             when i.state = 'running' and waybill.worker_alive(i.owner) then 'keep'
             when i.cancel_requested_at is not null then 'cancel'
             when i.state = 'running' then 'takeover'
+            -- Before its expiry is looked at: of a redriven job, which has none, a first copy may turn up.
+            when excluded.dispatch <= i.dispatch then 'keep'
             when excluded.state = 'cancelled' and i.owner is not null then 'cancel'
-            when excluded.dispatch > i.dispatch then 'retry'
-            else 'keep'
+            else 'retry'
           end as step
         -- Keeps the planner from copying the expression, which has to be decided once.
         offset 0
