@@ -17,10 +17,31 @@ interface Frozen {
   readonly frozenAt: number;
 }
 
+/**
+ * Does something to each worker at even distances within a heartbeat, from which their heartbeats count:
+ * frozen together, each has another part of its lease left.
+ */
+async function spread<Item, Result>(
+  { rounds }: Stage,
+  items: readonly Item[],
+  act: (item: Item) => Promise<Result>,
+): Promise<readonly Result[]> {
+  const { leaseMs, signal } = rounds;
+  const results: Promise<Result>[] = [];
+  for (const item of items) {
+    const result = act(item);
+    // Heard of at the end.
+    result.catch(() => undefined);
+    results.push(result);
+    await sleep(leaseMs / 3 / items.length, undefined, { signal });
+  }
+  return await Promise.all(results);
+}
+
 /** Wakes workers whose jobs run elsewhere by now, and sees that nothing they write counts. */
 async function wake(stage: Stage, frozen: readonly Frozen[]): Promise<void> {
   const { pool, signal } = stage.rounds;
-  for (const { member } of frozen) member.child.thaw();
+  await spread(stage, frozen, async ({ member }) => member.child.thaw());
   for (const { member, jobs } of frozen) {
     const { name, pid } = member.child;
     const ids = jobs.map(({ id }) => id);
@@ -32,13 +53,13 @@ async function wake(stage: Stage, frozen: readonly Frozen[]): Promise<void> {
   }
 }
 
-/** Freezes the victims within a heartbeat, and measures each. */
+/** Freezes the victims together, and measures each. */
 async function freezeSome(
   stage: Stage,
   victims: readonly Member[],
   others: readonly Member[],
 ): Promise<readonly Death[]> {
-  const { pool, leaseMs, signal } = stage.rounds;
+  const { pool, signal } = stage.rounds;
   const pids = victims.map(({ child }) => child.pid);
   await until(
     "all workers to be alive",
@@ -53,8 +74,6 @@ async function freezeSome(
     const frozenAt = await databaseNow(pool);
     member.child.freeze();
     frozen.push({ member, jobs, frozenAt });
-    // Spread over a heartbeat: how much of a lease is left is a matter of chance.
-    await sleep(leaseMs / 3 / victims.length, undefined, { signal });
   }
   const deaths = await Promise.all(
     frozen.map(({ member, jobs, frozenAt }) => round.takenOver(member, jobs, frozenAt)),
@@ -74,9 +93,8 @@ export async function measureFreezes(stage: Stage, freezes: number): Promise<rea
   const others = await Promise.all(
     Array.from({ length: survivors }, () => crew.startWorker("held")),
   );
-  const victims = await Promise.all(
-    Array.from({ length: atATime }, (_, n) => crew.startWorker(n % 2 === 0 ? "held" : "leased")),
-  );
+  const kinds = Array.from({ length: atATime }, (_, n) => (n % 2 === 0 ? "held" : "leased"));
+  const victims = await spread(stage, kinds, (kind) => crew.startWorker(kind));
   const deaths: Death[] = [];
   while (deaths.length < freezes) {
     const some = victims.slice(0, freezes - deaths.length);
