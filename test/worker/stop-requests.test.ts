@@ -1,4 +1,4 @@
-import { ConfigError, defineJob } from "@waybill/core";
+import { ConfigError, defineJob, LeaseLostError } from "@waybill/core";
 import { createWorkers, pgDatabase, type Workers } from "@waybill/postgres";
 import { createWorker, type WorkerOptions } from "@waybill/worker";
 import type { PoolClient } from "pg";
@@ -118,6 +118,30 @@ test("the second signal ends the grace: what runs is handed back at once, and no
 
   expect(await app.inbox(id)).toMatchObject({ state: "retry_waiting", attempt: 0, owner: null });
   expect(await app.database.rows("select from waybill.failure")).toEqual([]);
+});
+
+test("a handler hears within a moment that another attempt owns its job, and its late result counts nothing", async () => {
+  await using app = await startApp();
+  const reasons: unknown[] = [];
+  await app.startWorker((worker) =>
+    worker.handle(job, async ({ signal }) => {
+      if (reasons.length > 0) return;
+      await untilAborted(signal);
+      reasons.push(signal.reason);
+    }),
+  );
+  const id = await app.send("effect", { n: 1 });
+  await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "running" }));
+
+  await app.database.pool.query(
+    "update waybill.inbox set token = token + 1, owner = gen_random_uuid() where id = $1",
+    [id],
+  );
+
+  await eventually(() => expect(reasons).toEqual([expect.any(LeaseLostError)]));
+  await eventually(async () =>
+    expect(await app.inbox(id)).toMatchObject({ state: "succeeded", attempt: 1, crashes: 1 }),
+  );
 });
 
 test("times that contradict each other are refused at the start, all at once", async () => {

@@ -79,7 +79,8 @@ test("a busy loop in a thread ends at its hard timeout, and its neighbours notic
 test("a busy loop in a thread is ended by a cancel", async () => {
   await using app = await startApp();
   const running = await app.startWorker(
-    (worker) => worker.handle(untilCancelled, { isolation: "thread", module, exportName: "loopForEver" }),
+    (worker) =>
+      worker.handle(untilCancelled, { isolation: "thread", module, exportName: "loopForEver" }),
     { abandonMs: 200 },
   );
   const id = await app.enqueue("until-cancelled", {});

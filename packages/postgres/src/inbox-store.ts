@@ -74,6 +74,8 @@ export interface WorkerRequests {
   /** True where somebody watches jobs, so that changes are to be told. */
   readonly watched: boolean;
   readonly cancels: readonly CancelRequest[];
+  /** Jobs that another attempt owns now. */
+  readonly lost: readonly JobRef[];
 }
 
 /** A failed attempt and what follows. */
@@ -150,7 +152,7 @@ export interface InboxStore {
   /** Ends jobs as cancelled; those that are missing in the answer are not ours any more. */
   cancel(jobs: readonly OwnedJob[]): Promise<readonly JobRef[]>;
   /** What others ask of this worker, and of the jobs that it runs. */
-  requests(workerId: string, running: readonly JobRef[]): Promise<WorkerRequests>;
+  requests(workerId: string, running: readonly OwnedJob[]): Promise<WorkerRequests>;
   /** The newest checkpoint of a job as JSON text; undefined where there is none. */
   checkpoint(job: JobRef): Promise<string | undefined>;
   /** Writes progress, no job twice; jobs that are not ours any more are left out. */
@@ -231,15 +233,19 @@ export function createInboxStore(
     cancel: (jobs) =>
       run<JobRef>(statements.cancel_attempts, [JSON.stringify(jobs.map(ownedColumns))]),
     async requests(workerId, running) {
-      const [row] = await run<Omit<WorkerRequests, "cancels"> & { readonly cancels: string }>(
-        statements.read_requests,
-        [workerId, JSON.stringify(running.map(({ id, queue }) => ({ id, queue })))],
-      );
+      const [row] = await run<
+        Pick<WorkerRequests, "stop" | "stopper" | "watched"> &
+          Readonly<Record<"cancels" | "lost", string>>
+      >(statements.read_requests, [
+        workerId,
+        JSON.stringify(running.map(({ id, queue, token }) => ({ id, queue, token }))),
+      ]);
       return {
         stop: row?.stop ?? null,
         stopper: row?.stopper ?? null,
         watched: row?.watched ?? false,
         cancels: JSON.parse(row?.cancels ?? "[]") as readonly CancelRequest[],
+        lost: JSON.parse(row?.lost ?? "[]") as readonly JobRef[],
       };
     },
     checkpoint: async ({ id, queue }) =>

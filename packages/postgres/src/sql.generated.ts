@@ -3151,21 +3151,22 @@ select i.id::text as id, i.queue, i.state, i.token::text as token, i.deaths, i.a
 from asked as a
 join waybill.inbox as i on i.id = a.id and i.queue = a.queue`,
   read_requests: `with asked as (
-  select a.id, a.queue
-  from jsonb_to_recordset($2::jsonb) as a (id uuid, queue text)
+  select i.id, i.queue, i.cancel_requested_at, i.token <> a.token as lost
+  from jsonb_to_recordset($2::jsonb) as a (id uuid, queue text, token bigint)
+  join waybill.inbox as i on i.id = a.id and i.queue = a.queue
 ),
 cancel as (
-  select i.id, i.queue, l.actor, l.detail
+  select a.id, a.queue, l.actor, l.detail
   from asked as a
-  join waybill.inbox as i on i.id = a.id and i.queue = a.queue
   left join lateral (
     select g.actor, g.detail
     from waybill.audit_log as g
-    where g.id = i.id and g.queue = i.queue and g.action = 'cancel'
+    where g.id = a.id and g.queue = a.queue and g.action = 'cancel'
     order by g.audit_id desc
     limit 1
   ) as l on true
-  where i.cancel_requested_at is not null
+  where a.cancel_requested_at is not null
+    and not a.lost
 )
 select
   (select w.stop_requested from waybill.worker as w where w.id = $1::uuid) as stop,
@@ -3177,7 +3178,12 @@ select
       '[]'::jsonb
     )::text
     from cancel as c
-  ) as cancels`,
+  ) as cancels,
+  (
+    select coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'queue', a.queue)), '[]'::jsonb)::text
+    from asked as a
+    where a.lost
+  ) as lost`,
   read_watched: `select to_jsonb(w)::text as job
 from (
   select

@@ -97,6 +97,7 @@ export class ConsumeSession {
   readonly #onDelivery: (delivery: Delivery) => void;
   readonly #ledger = new SettleLedger();
   readonly #end: (end: SessionEnd) => void;
+  #starting: Promise<void> | undefined;
   #consumerTag: string | undefined;
   #stopped: Promise<void> | undefined;
   #draining = false;
@@ -129,7 +130,12 @@ export class ConsumeSession {
    *
    * @throws the broker's refusal (404: no such queue), or BrokerUnavailableError
    */
-  async start(consumerTag: string | undefined): Promise<void> {
+  start(consumerTag: string | undefined): Promise<void> {
+    this.#starting = this.#begin(consumerTag);
+    return this.#starting;
+  }
+
+  async #begin(consumerTag: string | undefined): Promise<void> {
     await this.#channel.call("set the prefetch", (raw) => raw.prefetch(this.prefetch));
     const { consumerTag: tag } = await this.#channel.call(`consume "${this.queue}"`, (raw) =>
       raw.consume(
@@ -151,6 +157,8 @@ export class ConsumeSession {
   }
 
   async #cancel(): Promise<void> {
+    // The first delivery may be here before the consumer's tag is: without it nothing can be cancelled.
+    await this.#starting?.catch(() => undefined);
     const tag = this.#consumerTag;
     if (tag !== undefined && this.alive) {
       await this.#channel

@@ -23,9 +23,11 @@ export interface DeadOwnersOptions {
   readonly onDispatched: () => void;
 }
 
-const lookEveryMs = 300;
+const lookEveryMs = 200;
 /** A lock that is missing for so long is not that of a connection that is just opened again. */
-const missingMs = 500;
+const missingMs = 300;
+/** Milliseconds until the next look where a lock is missing. */
+const lookSoonMs = 50;
 const batch = 1_000;
 /** What runs was mostly enqueued lately, and is found without reading all of the inbox. */
 const recentMs = 24 * 3_600_000;
@@ -53,7 +55,7 @@ export class DeadOwners {
       before.map(([owner]) => owner),
     );
     this.#missing = new Map(missing.map((owner) => [owner, this.#missing.get(owner) ?? nowMs]));
-    if (jobs === 0) return lookEveryMs;
+    if (jobs === 0) return missing.length > 0 ? lookSoonMs : lookEveryMs;
     failpoint("relay.afterLeases");
     onLeases();
     logger.warn({ jobs }, "leases of dead workers fired");

@@ -12,7 +12,7 @@ import {
   LeaseLostError,
   NotInTransactionError,
 } from "@waybill/core";
-import type { JobRef } from "@waybill/postgres";
+import type { OwnedJob } from "@waybill/postgres";
 import type { AttemptEnvironment, AttemptInput, AttemptOutcome } from "./attempt-parts.ts";
 import { AttemptTransactions } from "./attempt-transactions.ts";
 import { type CurrentJob, currentJob } from "./current-job.ts";
@@ -62,7 +62,7 @@ export class Attempt<Tx> {
     });
   }
 
-  get job(): JobRef {
+  get job(): OwnedJob {
     return this.#input.owned;
   }
 

@@ -89,7 +89,7 @@ class HeartbeatThread {
       }
       this.#checkLease();
       if (!this.#stopped)
-        await this.#pause(Math.min(leaseMs / 6, openAgainMaxMs, 100 * 2 ** Math.min(failures, 6)));
+        await this.#pause(Math.min(leaseMs / 6, openAgainMaxMs, 25 * 2 ** Math.min(failures, 6)));
     }
     clearInterval(looking);
     this.#watch.end();

@@ -16,7 +16,7 @@ import {
   ShutdownError,
   statedFailure,
 } from "@waybill/core";
-import type { CancelRequest, ClaimedRow, FailureRecord, JobRef } from "@waybill/postgres";
+import type { CancelRequest, ClaimedRow, FailureRecord, JobRef, OwnedJob } from "@waybill/postgres";
 import { Attempt } from "./attempt.ts";
 import type { AttemptEnvironment, AttemptOutcome } from "./attempt-parts.ts";
 import { Holding } from "./holding.ts";
@@ -96,7 +96,7 @@ export class JobRunner<Tx> {
   }
 
   /** Jobs that have been running for at least so long. */
-  runningFor(milliseconds: number): readonly JobRef[] {
+  runningFor(milliseconds: number): readonly OwnedJob[] {
     const before = performance.now() - milliseconds;
     return [...this.#attempts.values()]
       .filter(({ startedAt }) => startedAt <= before)
@@ -114,6 +114,14 @@ export class JobRunner<Tx> {
         `Cannot go on with job ${id}: ${who}. Stop; nothing of it is run again.`,
       ),
     );
+  }
+
+  /** Stops a job that another attempt owns, if it still runs here. */
+  lose(job: JobRef): void {
+    const attempt = this.#attempts.get(keyOf(job));
+    if (attempt === undefined || attempt.signal.aborted) return;
+    this.#logger.warn({ jobId: job.id, queue: job.queue }, "job was taken over");
+    attempt.stop(new LeaseLostError(job.id));
   }
 
   /** Asks all handlers to stop, and leaves behind those that do not. */

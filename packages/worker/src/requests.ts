@@ -1,12 +1,18 @@
 /**
- * What others ask of this worker, read in one small statement a round: jobs to cancel, a request to
- * stop, and whether anybody watches jobs. Polled and not listened for: it works through every pooler,
+ * What others ask of this worker, read in one small statement a round: jobs to cancel, jobs that others
+ * have taken over, a request to stop, and whether anybody watches jobs. Polled and not listened for: it works through every pooler,
  * and a round costs a few index lookups.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "@waybill/core";
-import type { CancelRequest, InboxStore, JobRef, WorkerRequests } from "@waybill/postgres";
+import type {
+  CancelRequest,
+  InboxStore,
+  JobRef,
+  OwnedJob,
+  WorkerRequests,
+} from "@waybill/postgres";
 
 /** Milliseconds between two rounds. A cancel reaches its job within a second. */
 export const requestsMs = 400;
@@ -18,8 +24,10 @@ export interface RequestsOptions {
   /** Undefined while this worker has no presence. */
   readonly bootId: () => string | undefined;
   /** Jobs that have been running for longer than a round; quicker ones end by themselves. */
-  readonly running: () => readonly JobRef[];
+  readonly running: () => readonly OwnedJob[];
   readonly onCancel: (request: CancelRequest) => void;
+  /** Another attempt owns this job now. */
+  readonly onLost: (job: JobRef) => void;
   readonly onStop: (stop: "drain" | "restart", stopper: string | null) => void;
   readonly onWatched: (watched: boolean) => void;
 }
@@ -64,9 +72,10 @@ export class Requests {
       logger.debug({ err }, "requests could not be read");
       return;
     }
-    const { stop, stopper, watched, cancels } = requests;
+    const { stop, stopper, watched, cancels, lost } = requests;
     this.#options.onWatched(watched);
     for (const cancel of cancels) this.#options.onCancel(cancel);
+    for (const job of lost) this.#options.onLost(job);
     if (stop !== null) this.#options.onStop(stop, stopper);
   }
 }

@@ -159,6 +159,7 @@ export class WorkerRun<Tx> {
       bootId,
       running: () => this.#runner.runningFor(requestsMs),
       onCancel: (request) => this.#runner.cancel(request),
+      onLost: (lost) => this.#runner.lose(lost),
       onStop: (stop, stopper) => this.#onStop(stop, stopper),
       onWatched: (watched) => (this.#news.watched = watched),
     });
