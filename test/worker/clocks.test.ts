@@ -56,7 +56,11 @@ async function expectDone(app: App, ids: readonly string[]): Promise<void> {
     async () =>
       expect(
         await app.database.rows(
-          "select j.id from unnest($1::uuid[]) as j (id) where not exists (select from waybill.inbox as i where i.id = j.id and i.state = 'succeeded')",
+          `select j.id, i.type, i.state, i.attempt, i.crashes, i.dispatch, i.owner, t.reason, t.fire_at
+           from unnest($1::uuid[]) as j (id)
+           left join waybill.inbox as i on i.id = j.id
+           left join waybill.timer as t on t.id = j.id
+           where i.state is distinct from 'succeeded'`,
           [ids],
         ),
       ).toEqual([]),
