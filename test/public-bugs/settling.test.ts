@@ -74,7 +74,10 @@ test("A10: success, retry, dead letter, cancellation, duplicate, unknown and unr
     expect(
       await line.database.rows("select from waybill.timer where reason = 'no_handler'"),
     ).toHaveLength(20);
+    // A copy that was held back while its job ran is on its way once more.
+    expect(await line.database.rows("select from waybill.timer where reason = 'held'")).toEqual([]);
     expect(worker.it.status().queues).toMatchObject([{ running: 0, waiting: 0 }]);
+    expect(await look(line)).toMatchObject({ ready: 0 });
   });
   await worker.stop();
 
