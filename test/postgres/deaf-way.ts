@@ -1,9 +1,4 @@
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
-
-/** A way to PostgreSQL on which LISTEN succeeds and nothing is ever heard, as behind a transaction pooler. */
-export interface DeafWay extends AsyncDisposable {
-  readonly url: string;
-}
+import { type RewritingWay, startRewritingWay } from "../support/rewriting-way.ts";
 
 /** Tag of a NotificationResponse. */
 const notification = "A".charCodeAt(0);
@@ -23,37 +18,7 @@ function withoutNotifications(): (chunk: Buffer) => Buffer {
   };
 }
 
-/** See {@link DeafWay}. */
-export async function startDeafWay(databaseUrl: string): Promise<DeafWay> {
-  const target = new URL(databaseUrl);
-  const sockets = new Set<Socket>();
-  const server = createServer((client) => {
-    const upstream = connect(Number(target.port || 5_432), target.hostname);
-    for (const socket of [client, upstream]) {
-      sockets.add(socket);
-      socket.on("close", () => sockets.delete(socket));
-      socket.on("error", () => {
-        client.destroy();
-        upstream.destroy();
-      });
-    }
-    const filtered = withoutNotifications();
-    client.pipe(upstream);
-    upstream.on("data", (chunk) => client.write(filtered(chunk)));
-    upstream.on("end", () => client.end());
-  });
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await promise;
-  const url = new URL(databaseUrl);
-  url.hostname = "127.0.0.1";
-  url.port = String((server.address() as AddressInfo).port);
-  return {
-    url: url.href,
-    async [Symbol.asyncDispose]() {
-      const closed = new Promise((done) => server.close(done));
-      for (const socket of sockets) socket.destroy();
-      await closed;
-    },
-  };
+/** A way to PostgreSQL on which LISTEN succeeds and nothing is ever heard, as behind a transaction pooler. */
+export function startDeafWay(databaseUrl: string): Promise<RewritingWay> {
+  return startRewritingWay(databaseUrl, withoutNotifications);
 }

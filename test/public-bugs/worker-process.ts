@@ -11,6 +11,7 @@ import { createWorker, type Job, type WorkerOptions } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
 import { pino } from "pino";
 import { greedy, held, heldOnce, limited, sentinel, writeEffect } from "./jobs.ts";
+import { runInProcess } from "../support/worker-in-process.ts";
 
 /** Options that JSON can carry. */
 export type WorkerProcessOptions = Omit<WorkerOptions<PoolClient>, "database" | "logger">;
@@ -69,14 +70,7 @@ worker.handleInTransaction(sentinel, async (job, tx) => {
   await writeEffect(tx, job);
 });
 
-const finished = worker.run({ signal: stop.signal });
-const looking = setInterval(() => {
-  if (!worker.status().queues.some(({ consumer }) => consumer === "consuming")) return;
-  clearInterval(looking);
-  console.log("started");
-}, 10);
-await finished;
-clearInterval(looking);
+await runInProcess(worker, stop.signal);
 commands.close();
 await pool.end();
 console.log("stopped");

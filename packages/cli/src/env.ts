@@ -72,7 +72,7 @@ export const environmentVariables: readonly EnvironmentVariable[] = [
   variable("WAYBILL_INBOX_RETENTION", "How long the relay keeps ended jobs; default 14d"),
   variable(
     "WAYBILL_HISTORY_RETENTION",
-    "How long the relay keeps failures, results and dead letters; default 30d",
+    "How long the relay keeps failures, results, dead letters, checkpoints, progress and the audit log; default 30d",
   ),
 ];
 

@@ -12,6 +12,7 @@ import { createWorker } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
 import { z } from "zod";
 import { testLogger } from "../support/app-parts.ts";
+import { runInProcess } from "../../support/worker-in-process.ts";
 
 const env = (name: string): string => process.env[name] ?? "";
 const numberOf = (name: string, otherwise: number): number => Number(env(name) || otherwise);
@@ -109,14 +110,7 @@ worker.handle(steps, async (job) => {
   return { by: name };
 });
 
-const finished = worker.run({ signal: stop.signal });
-const started = setInterval(() => {
-  if (!worker.status().queues.some(({ consumer }) => consumer === "consuming")) return;
-  clearInterval(started);
-  console.log("started");
-}, 10);
-await finished;
-clearInterval(started);
+await runInProcess(worker, stop.signal);
 await pool.end();
 process.stdin.destroy();
 console.log("stopped");

@@ -11,6 +11,7 @@ import { createWorker } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
 import { z } from "zod";
 import { testLogger, untilAborted, writeEffect } from "../support/app-parts.ts";
+import { runInProcess } from "../../support/worker-in-process.ts";
 
 const env = (name: string): string => process.env[name] ?? "";
 
@@ -71,13 +72,8 @@ worker.handle(defineJob({ ...base, name: "neighbour" }), async (job) => {
   await job.transaction((tx) => writeEffect(tx, job));
 });
 
-const started = setInterval(() => {
-  if (!worker.status().queues.some(({ consumer }) => consumer === "consuming")) return;
-  clearInterval(started);
-  console.log("started");
-}, 10);
 try {
-  await worker.run({ signal: never() });
+  await runInProcess(worker, never());
 } catch (error) {
   console.log(`rejected ${String(error)}`);
   process.exitCode = 1;

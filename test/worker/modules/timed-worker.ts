@@ -10,6 +10,7 @@ import { createWorker } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
 import { z } from "zod";
 import { testLogger, untilAborted, writeEffect } from "../support/app-parts.ts";
+import { runInProcess } from "../../support/worker-in-process.ts";
 
 const env = (name: string): string => process.env[name] ?? "";
 
@@ -54,13 +55,6 @@ worker.handle(long, async (running) => {
   await running.transaction((tx) => writeEffect(tx, running));
 });
 
-const finished = worker.run({ signal: stop.signal });
-const started = setInterval(() => {
-  if (!worker.status().queues.some(({ consumer }) => consumer === "consuming")) return;
-  clearInterval(started);
-  console.log("started");
-}, 10);
-await finished;
-clearInterval(started);
+await runInProcess(worker, stop.signal);
 await pool.end();
 process.stdin.destroy();

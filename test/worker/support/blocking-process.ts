@@ -12,6 +12,7 @@ import { Pool, type PoolClient } from "pg";
 import { pino } from "pino";
 import { z } from "zod";
 import { writeEffect } from "./app-parts.ts";
+import { runInProcess } from "../../support/worker-in-process.ts";
 
 const env = (name: string): string => process.env[name] ?? "";
 
@@ -57,13 +58,6 @@ for (const [name, block] of [
   });
 }
 
-const finished = worker.run({ signal: stop.signal });
-const started = setInterval(() => {
-  if (!worker.status().queues.some(({ consumer }) => consumer === "consuming")) return;
-  clearInterval(started);
-  console.log("started");
-}, 10);
-await finished;
-clearInterval(started);
+await runInProcess(worker, stop.signal);
 await pool.end();
 console.log("stopped");

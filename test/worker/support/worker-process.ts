@@ -9,6 +9,7 @@ import { createWorker } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
 import { z } from "zod";
 import { testLogger, untilAborted, writeEffect } from "./app-parts.ts";
+import { runInProcess } from "../../support/worker-in-process.ts";
 
 const env = (name: string): string => process.env[name] ?? "";
 
@@ -66,13 +67,6 @@ worker.handle(defineJob({ name: "poison", queue: "work", payload, retry }), () =
   process.kill(process.pid, "SIGKILL");
 });
 
-const finished = worker.run({ signal: stop.signal });
-const started = setInterval(() => {
-  if (!worker.status().queues.some(({ consumer }) => consumer === "consuming")) return;
-  clearInterval(started);
-  console.log("started");
-}, 10);
-await finished;
-clearInterval(started);
+await runInProcess(worker, stop.signal);
 await pool.end();
 console.log("stopped");

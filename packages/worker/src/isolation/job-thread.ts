@@ -1,8 +1,8 @@
 /**
  * One thread of a job type, and how jobs end in it.
  *
- * Each thread is a piscina pool of its own, of one thread and without a queue: in a pool of several,
- * a task that waits behind one whose thread dies or is terminated would be given to no other thread.
+ * Each thread is a piscina pool of its own, of one thread and without a queue: in a pool of several whose
+ * idle threads may end, a task that waits behind one whose thread dies gets no new thread in its place.
  */
 
 import { once } from "node:events";
