@@ -93,7 +93,7 @@ export class JobWatch implements AsyncIterableIterator<JobSnapshot, undefined> {
     if (first === undefined) return this.fail(new JobNotFoundError(this.id));
     const queues = new Set(mine.map(({ row }) => String(row["queue"])));
     if (queues.size > 1) {
-      const message = `is needed: the id is known in ${[...queues].join(", ")}`;
+      const message = `is needed: the id is known in ${[...queues].toSorted().join(", ")}`;
       return this.fail(new ConfigError(`job ${this.id}`, [{ path: "queue", message }]));
     }
     // A delivery to another subscription that turns up later is another job.
