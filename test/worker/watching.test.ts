@@ -28,8 +28,13 @@ test("whoever watches a job sees it run, get on and end, from another process th
   const { promise: goOn, resolve } = Promise.withResolvers<void>();
   await app.startWorker((worker) =>
     worker.handle(job, async (context) => {
-      context.reportProgress({ stage: "reading", done: 1, total: 4 });
+      let done = 0;
+      context.reportProgress({ stage: "reading", done, total: 4_000_000 });
+      // A worker hears of a watch within half a second, and tells of changes after that.
+      const reporting = setInterval(() => context.reportProgress({ done: (done += 1) }), 20);
       await goOn;
+      clearInterval(reporting);
+      context.reportProgress({ done: 1_000_000 });
       return { rows: 4 };
     }),
   );
@@ -52,14 +57,14 @@ test("whoever watches a job sees it run, get on and end, from another process th
   await eventually(() => seen.includes("queued -"));
 
   await app.courier.round();
-  await eventually(() => seen.includes("running 25"));
+  await eventually(() => seen.includes("running 0"));
+  await eventually(() => hints.told.includes(id));
   resolve();
   await watched;
 
   expect(await result).toEqual({ rows: 4 });
   expect(seen.at(0)).toBe("queued -");
   expect(seen.at(-1)).toBe("succeeded 25");
-  await eventually(() => hints.told.includes(id));
 });
 
 test("changes of jobs that nobody watches are told to nobody", async () => {
