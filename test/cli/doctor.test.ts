@@ -9,7 +9,7 @@ import {
   type TestVhost,
 } from "../support/index.ts";
 import { type CliResult, runCli, startCli } from "./support.ts";
-import { addWorker } from "./worker-row.ts";
+import { addWorker } from "../support/worker-row.ts";
 
 interface Finding {
   readonly check: string;

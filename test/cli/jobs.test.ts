@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { createInboxStore, migrate } from "@waybill/postgres";
 import { statedFailure } from "@waybill/core";
 import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { addWorker } from "../support/worker-row.ts";
 import { runCli } from "./support.ts";
 
 async function startDatabase(): Promise<TestDatabase> {
@@ -28,17 +29,7 @@ async function enqueueFailed(
 ): Promise<string[]> {
   const ids = await enqueue(database, "email.welcome", count);
   const store = createInboxStore(database.pool);
-  const workerId = randomUUID();
-  await store.register({
-    id: workerId,
-    name: "w1",
-    host: "h",
-    pid: 1,
-    version: "0",
-    queues: ["emails"],
-    lockKey: null,
-    leaseMs: 60_000,
-  });
+  const workerId = await addWorker(database, "w1");
   for (const id of ids) {
     const envelope = {
       id,

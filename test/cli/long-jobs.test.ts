@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { migrate } from "@waybill/postgres";
 import { createTestDatabase, type TestDatabase } from "../support/index.ts";
 import { runCli, startCli } from "./support.ts";
-import { addWorker } from "./worker-row.ts";
+import { addWorker } from "../support/worker-row.ts";
 
 interface Given extends AsyncDisposable {
   readonly database: TestDatabase;

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { migrate } from "@waybill/postgres";
 import { createTestDatabase, eventually, type TestDatabase } from "../support/index.ts";
 import { runCli, startCli } from "./support.ts";
-import { addWorker } from "./worker-row.ts";
+import { addWorker } from "../support/worker-row.ts";
 
 async function startDatabase(): Promise<TestDatabase> {
   const database = await createTestDatabase();

@@ -9,6 +9,7 @@ import {
 } from "@waybill/postgres";
 import { beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { addWorker } from "../support/worker-row.ts";
 
 const owners = { me: randomUUID(), alive: randomUUID(), dead: randomUUID() };
 
@@ -19,9 +20,8 @@ beforeAll(async () => {
   database = await createTestDatabase();
   await migrate(database.pool);
   store = createInboxStore(database.pool);
-  const worker = { host: "h", pid: 1, version: "0", queues: ["q"], lockKey: null };
   for (const name of ["me", "alive"] as const) {
-    await store.register({ ...worker, id: owners[name], name, leaseMs: 600_000 });
+    await addWorker(database, name, { id: owners[name] });
   }
   return () => database[Symbol.asyncDispose]();
 });
@@ -96,10 +96,8 @@ test("a worker whose session lock is gone is dead before its lease is over", asy
   const id = newJobId();
   const holder = await database.pool.connect();
   const key = "4711";
-  const owner = randomUUID();
-  const registration = { name: "w", host: "h", pid: 1, version: "0", queues: ["q"] };
-  await createInboxStore(holder).lock(key);
-  await store.register({ ...registration, id: owner, lockKey: key, leaseMs: 600_000 });
+  await holder.query(statementsFor().lock_worker.text, [key]);
+  const owner = await addWorker(database, "w", { lock_key: key });
   await store.claim(owner, [request(id)]);
 
   const [while_] = await store.claim(owners.me, [request(id)]);

@@ -5,6 +5,7 @@ import * as fc from "fast-check";
 import { beforeAll, describe, expect, test } from "vitest";
 import { verdictOf } from "../../packages/worker/src/verdict.ts";
 import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { addWorker } from "../support/worker-row.ts";
 import { claimOf, type ModelMessage, type ModelRow } from "./support/protocol-model.ts";
 
 const owners = { me: randomUUID(), alive: randomUUID(), dead: randomUUID() };
@@ -18,9 +19,8 @@ beforeAll(async () => {
   database = await createTestDatabase();
   await migrate(database.pool);
   store = createInboxStore(database.pool);
-  const worker = { host: "h", pid: 1, version: "0", queues: ["q"], lockKey: null };
   for (const name of ["me", "alive"] as const) {
-    await store.register({ ...worker, id: owners[name], name, leaseMs: 600_000 });
+    await addWorker(database, name, { id: owners[name] });
   }
   return () => database[Symbol.asyncDispose]();
 });

@@ -110,6 +110,12 @@ export {
   type ValueIssue,
 } from "./standard-schema.ts";
 export { canTransition, isTerminal, type JobState, jobStates, transitions } from "./states.ts";
-export { defineTerminalEvent, type JobEnded, type TerminalEvent } from "./terminal-event.ts";
+export {
+  defineTerminalEvent,
+  isTerminalEvent,
+  type JobEnded,
+  type TerminalEvent,
+} from "./terminal-event.ts";
 export { cleanText, redactUrl } from "./text.ts";
 export { type Upcaster, type UpcasterSteps } from "./upcasters.ts";
+export { issuesAt, valueText } from "./value-text.ts";

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { defaultRetryPolicy, type ResolvedRetryPolicy, type RetryPolicy } from "./backoff.ts";
 import type { ConfigIssue } from "./errors.ts";
-import { checkQueueName, checkTypeName, isTypeName } from "./names.ts";
+import { checkQueueName, checkTypeName } from "./names.ts";
 import { parseOptions } from "./options.ts";
 import type { InputOf, OutputOf, StandardSchema } from "./standard-schema.ts";
-import type { TerminalEvent } from "./terminal-event.ts";
+import { isTerminalEvent, type TerminalEvent } from "./terminal-event.ts";
 import { type Upcaster, upcasterProblem, type UpcasterSteps, upcasterSteps } from "./upcasters.ts";
 
 /** What a job definition says about running its jobs. */
@@ -160,11 +160,9 @@ const jobOptions: z.ZodType<ParsedJobOptions, JobOptions> = z.strictObject({
     .default(0),
   upcasters: upcasterSteps.default(() => new Map()),
   onTerminal: z
-    .custom<TerminalEvent>(
-      (event) =>
-        typeof event === "object" && event !== null && "name" in event && isTypeName(event.name),
-      { message: "expected an event made by defineTerminalEvent" },
-    )
+    .custom<TerminalEvent>(isTerminalEvent, {
+      message: "expected an event made by defineTerminalEvent",
+    })
     .optional(),
 });
 

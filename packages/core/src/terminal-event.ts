@@ -6,6 +6,7 @@
 
 import { z } from "zod";
 import { defineEvent, type EventDefinition } from "./event.ts";
+import { isTypeName } from "./names.ts";
 import type { StandardSchema } from "./standard-schema.ts";
 
 /** How a job has ended; the payload of a terminal event. Its times are ISO texts in UTC. */
@@ -65,3 +66,7 @@ const jobEnded: z.ZodType<JobEnded, JobEnded> = z.object({
 export function defineTerminalEvent<const Name extends string>(name: Name): TerminalEvent<Name> {
   return defineEvent({ name, payload: jobEnded });
 }
+
+/** True for what can be published when a job ends: an event, by the name that it has. */
+export const isTerminalEvent = (value: unknown): value is TerminalEvent =>
+  typeof value === "object" && value !== null && "name" in value && isTypeName(value.name);

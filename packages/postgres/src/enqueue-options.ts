@@ -3,7 +3,7 @@ import {
   ConfigError,
   type ConfigIssue,
   HeadersError,
-  isTypeName,
+  isTerminalEvent,
   type TerminalEvent,
   waybillHeaders,
 } from "@waybill/core";
@@ -182,8 +182,7 @@ const rules: { readonly [K in keyof EnqueueOptions]?: Rule } = {
   priority: integer(-100, 100),
   correlationId: shortText,
   onTerminal: {
-    holds: (value) =>
-      value === null || (typeof value === "object" && "name" in value && isTypeName(value.name)),
+    holds: (value) => value === null || isTerminalEvent(value),
     message: "must be an event made by defineTerminalEvent, or null",
   },
   route: {

@@ -118,23 +118,6 @@ export interface JobOutcome extends JobRef {
   readonly token: string;
 }
 
-/** A worker's presence row. */
-export interface WorkerRegistration {
-  readonly id: string;
-  readonly name: string;
-  readonly host: string;
-  readonly pid: number;
-  readonly version: string;
-  readonly queues: readonly string[];
-  /** A bigint as text; null where a session lock is of no use. */
-  readonly lockKey: string | null;
-  readonly leaseMs: number;
-  /** Milliseconds between its heartbeats. */
-  readonly heartbeatMs?: number | undefined;
-  /** Milliseconds that it holds a delivery. */
-  readonly holdMs?: number | undefined;
-}
-
 /** See {@link createInboxStore}. */
 export interface InboxStore {
   /** Claims deliveries, no (id, queue) twice; one row back for each, in any order. */
@@ -164,10 +147,8 @@ export interface InboxStore {
     requests: readonly ParkRequest[],
   ): Promise<readonly (JobRef & { readonly dispatch: number })[]>;
   outcomes(jobs: readonly JobRef[]): Promise<readonly JobOutcome[]>;
-  register(worker: WorkerRegistration): Promise<void>;
+  /** Ends the presence of a worker: others may take over what it ran. */
   retire(workerId: string): Promise<void>;
-  /** Takes the session lock; false: an earlier connection still holds it. */
-  lock(key: string): Promise<boolean>;
 }
 
 /** Options of {@link createInboxStore}. */
@@ -269,25 +250,9 @@ export function createInboxStore(
       run<JobOutcome>(statements.read_outcomes, [
         JSON.stringify(jobs.map(({ id, queue }) => ({ id, queue }))),
       ]),
-    async register(worker) {
-      await run(statements.register_worker, [
-        worker.id,
-        worker.name,
-        worker.host,
-        worker.pid,
-        worker.version,
-        JSON.stringify(worker.queues),
-        worker.lockKey,
-        worker.leaseMs,
-        worker.heartbeatMs ?? null,
-        worker.holdMs ?? null,
-      ]);
-    },
     async retire(workerId) {
       await run(statements.retire_worker, [workerId]);
     },
-    lock: async (key) =>
-      (await run<{ locked: boolean }>(statements.lock_worker, [key]))[0]?.locked === true,
   };
 }
 

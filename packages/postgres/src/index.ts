@@ -54,11 +54,11 @@ export type {
   JobAudit,
   JobCheckpoint,
   JobFailure,
-  JobProgress,
   JobRecord,
   JobSummary,
 } from "./job-record.ts";
 export type { JobSnapshot } from "./job-snapshot.ts";
+export type { JobProgress, JobStatus } from "./job-status.ts";
 export type { JobWatching } from "./job-watching.ts";
 export { createJobs, type Jobs } from "./jobs.ts";
 export type {
@@ -115,7 +115,6 @@ export {
   type OwnedJob,
   type ParkRequest,
   type ProgressReport,
-  type WorkerRegistration,
   type WorkerRequests,
 } from "./inbox-store.ts";
 export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";

@@ -6,7 +6,7 @@
 
 import { backoffDelayMs, defaultRetryPolicy, type Logger, newJobId } from "@waybill/core";
 import type { JobListener, Listening } from "./job-listener.ts";
-import { settlesWithin } from "./pause.ts";
+import { settlesWithin } from "./settles-within.ts";
 
 /** Options of {@link JobHints}. */
 export interface JobHintsOptions {

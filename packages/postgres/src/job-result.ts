@@ -1,5 +1,6 @@
 import {
   ConfigError,
+  issuesAt,
   JobCancelledError,
   type JobDefinition,
   JobFailedError,
@@ -46,13 +47,7 @@ export async function resultOf(job: JobDefinition | undefined, end: JobSnapshot)
         `Either that is past its retention, or the worker's definition of "${job.name}" has no result.`,
     );
   }
-  throw new PayloadError(
-    job.name,
-    valid.issues.map(({ path, message }) => ({
-      path: path === "" ? "(result)" : `(result).${path}`,
-      message,
-    })),
-  );
+  throw new PayloadError(job.name, issuesAt("(result)", valid.issues));
 }
 
 /** What a wait ends with that took longer than it may: a `TimeoutError`, as AbortSignal.timeout's. */

@@ -1,5 +1,5 @@
 import { ConfigError, isTerminal, JobNotFoundError } from "@waybill/core";
-import type { JsonRow } from "./job-record.ts";
+import type { JsonRow } from "./json-row.ts";
 import { type JobSnapshot, jobSnapshotOf } from "./job-snapshot.ts";
 
 /** Who reads jobs for those that watch. */

@@ -11,17 +11,12 @@
 import { backoffDelayMs, defaultRetryPolicy, type Logger, newJobId } from "@waybill/core";
 import type { Row } from "./executor.ts";
 import type { JobHints } from "./job-hints.ts";
-import type { JsonRow } from "./job-record.ts";
+import type { JsonRow } from "./json-row.ts";
 import type { JobWatch, WatchedRow, WatchHost } from "./job-watch.ts";
 import { isLastingError } from "./lasting-error.ts";
-import { settlesWithin } from "./pause.ts";
-import type { Statement, Statements } from "./statements.ts";
-
-/** Runs a statement in the transaction that is open. */
-export type RunStatement = (
-  statement: Statement,
-  params: readonly string[],
-) => Promise<readonly Row[]>;
+import { settlesWithin } from "./settles-within.ts";
+import type { Statements } from "./statements.ts";
+import type { RunStatement } from "./transactions.ts";
 
 /** Runs `work` in a transaction of its own. */
 export type InTransaction = <T>(work: (run: RunStatement) => Promise<T>) => Promise<T>;

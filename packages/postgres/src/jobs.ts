@@ -22,18 +22,16 @@ import {
   type OptionRule,
   textRule,
 } from "./check-options.ts";
-import { operatingError } from "./database-errors.ts";
-import type { Row, SqlExecutor } from "./executor.ts";
+import type { Row } from "./executor.ts";
 import {
   deadLetterOf,
   type JobRecord,
   jobRecordOf,
   type JobSummary,
   jobSummaryOf,
-  type JsonRow,
 } from "./job-record.ts";
 import { createJobWatching, type JobWatching } from "./job-watching.ts";
-import type { RunStatement } from "./job-watches.ts";
+import type { JsonRow } from "./json-row.ts";
 import type {
   ActOptions,
   DeadLetterFilter,
@@ -46,6 +44,7 @@ import type {
 } from "./jobs-options.ts";
 import { decodeCursor, encodeCursor } from "./page-cursor.ts";
 import { defaultSchema, statementsFor } from "./statements.ts";
+import { type RunStatement, transactionsOf } from "./transactions.ts";
 
 /** What {@link createJobs} makes. */
 export interface Jobs<Tx> extends JobWatching {
@@ -147,21 +146,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
   const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
   const statements = statementsFor(schema);
 
-  const within = async <T>(
-    tx: Tx | undefined,
-    work: (run: RunStatement) => Promise<T>,
-  ): Promise<T> => {
-    const on = (executor: SqlExecutor): Promise<T> =>
-      work(async (statement, params) => {
-        try {
-          return (await executor.query(statement.text, params)).rows;
-        } catch (error) {
-          throw operatingError(`run ${statement.name}`, schema, error) ?? error;
-        }
-      });
-    if (tx !== undefined) return on(database.executor(tx));
-    return database.transaction((own) => on(database.executor(own)));
-  };
+  const within = transactionsOf(database, schema);
 
   const find = async (
     run: RunStatement,

@@ -13,20 +13,17 @@
 import {
   ConfigError,
   DatabaseUnavailableError,
-  encodePayload,
   type EventDefinition,
   type InputOf,
   type JobDefinition,
   newJobId,
   NotInTransactionError,
-  PayloadError,
   type PayloadInput,
   payloadBytesDefault,
   payloadBytesMax,
   type StandardSchema,
   TransactionMisusedError,
-  validateValue,
-  type ValueIssue,
+  valueText,
 } from "@waybill/core";
 import {
   booleanRule,
@@ -138,26 +135,6 @@ export interface Outbox<Tx> {
 const itemsMax = 10_000;
 const hintIntervalMs = 20;
 
-async function payloadText(
-  name: string,
-  schema: StandardSchema,
-  payload: unknown,
-  maxBytes: number,
-  prefix: string,
-): Promise<string> {
-  const located = (issues: readonly ValueIssue[]): ValueIssue[] =>
-    issues.map(({ path, message }) => ({
-      path: prefix === "" || path === "" ? `${prefix}${path}` : `${prefix}.${path}`,
-      message,
-    }));
-  // Before the schema runs: it would overflow the stack on a deep value and hang on a cycle.
-  const encoded = encodePayload(payload, maxBytes);
-  if (encoded.issues !== undefined) throw new PayloadError(name, located(encoded.issues));
-  const validated = await validateValue(schema, payload);
-  if (validated.issues !== undefined) throw new PayloadError(name, located(validated.issues));
-  return encoded.text;
-}
-
 /** The error to throw for one of the database's. */
 function enqueueError(schema: string, error: unknown, uncertain: string | undefined): unknown {
   if (sqlStateOf(error) === "25P02") {
@@ -230,12 +207,12 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
     prefix = "",
   ): Promise<EnqueueRow> => {
     checkEnqueueOptions(definition.name, enqueueOptions, fields.kind);
-    const body = await payloadText(
+    const body = await valueText(
       definition.name,
+      prefix,
       definition.payload,
       payload,
       maxPayloadBytes,
-      prefix,
     );
     return {
       id: newJobId(),

@@ -3169,8 +3169,8 @@ cancel as (
     and not a.lost
 )
 select
-  (select w.stop_requested from waybill.worker as w where w.id = $1::uuid) as stop,
-  (select w.stop_requested_by from waybill.worker as w where w.id = $1::uuid) as stopper,
+  w.stop_requested as stop,
+  w.stop_requested_by as stopper,
   exists (select from waybill.watch as x where x.lease_until > clock_timestamp()) as watched,
   (
     select coalesce(
@@ -3183,7 +3183,9 @@ select
     select coalesce(jsonb_agg(jsonb_build_object('id', a.id, 'queue', a.queue)), '[]'::jsonb)::text
     from asked as a
     where a.lost
-  ) as lost`,
+  ) as lost
+from (values ($1::uuid)) as me (id)
+left join waybill.worker as w on w.id = me.id`,
   read_watched: `select to_jsonb(w)::text as job
 from (
   select

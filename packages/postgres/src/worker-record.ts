@@ -1,4 +1,4 @@
-import type { JsonRow } from "./job-record.ts";
+import { instant, integerOrNull, type JsonRow, knownInstant, text } from "./json-row.ts";
 
 /** A worker, as the database knows it: what it said at its last heartbeat. */
 export interface WorkerRecord {
@@ -46,13 +46,6 @@ export interface WorkerRecord {
 /** What a worker can be asked to do. */
 export type StopRequest = "drain" | "restart";
 
-const text = (value: unknown): string | null => (typeof value === "string" ? value : null);
-const integer = (value: unknown): number | null =>
-  value === null || value === undefined ? null : Number(value);
-const instant = (value: unknown): Date | null =>
-  typeof value === "string" ? new Date(value) : null;
-const knownInstant = (value: unknown): Date => instant(value) ?? new Date(0);
-
 /** Record of a row of list_workers.sql. */
 export function workerRecordOf(row: JsonRow): WorkerRecord {
   return {
@@ -69,16 +62,16 @@ export function workerRecordOf(row: JsonRow): WorkerRecord {
     queues: row["queues"] as readonly string[],
     running: Number(row["running"]),
     finishedJobs: Number(row["finished_jobs"]),
-    rssBytes: integer(row["rss_bytes"]),
-    holdMs: integer(row["hold_ms"]),
-    blockedMs: integer(row["blocked_ms"]),
+    rssBytes: integerOrNull(row["rss_bytes"]),
+    holdMs: integerOrNull(row["hold_ms"]),
+    blockedMs: integerOrNull(row["blocked_ms"]),
     blockedBy: text(row["blocked_by"]),
     startedAt: knownInstant(row["started_at"]),
     heartbeatAt: knownInstant(row["heartbeat_at"]),
-    heartbeatMs: integer(row["heartbeat_ms"]),
+    heartbeatMs: integerOrNull(row["heartbeat_ms"]),
     heartbeatAgeMs: Number(row["heartbeat_age_ms"]),
     leaseUntil: knownInstant(row["lease_until"]),
     leaseLeftMs: Number(row["lease_left_ms"]),
-    ownedJobs: integer(row["owned_jobs"]),
+    ownedJobs: integerOrNull(row["owned_jobs"]),
   };
 }

@@ -13,10 +13,10 @@ import {
   type OptionRule,
   textRule,
 } from "./check-options.ts";
-import { operatingError } from "./database-errors.ts";
-import type { Database, Row, SqlExecutor } from "./executor.ts";
-import type { JsonRow } from "./job-record.ts";
-import { defaultSchema, type Statement, statementsFor } from "./statements.ts";
+import type { Database } from "./executor.ts";
+import type { JsonRow } from "./json-row.ts";
+import { defaultSchema, statementsFor } from "./statements.ts";
+import { type RunStatement, transactionsOf } from "./transactions.ts";
 import { type StopRequest, type WorkerRecord, workerRecordOf } from "./worker-record.ts";
 
 /** Options of `createWorkers`. */
@@ -180,23 +180,10 @@ export function createWorkers<Tx>(options: WorkersOptions<Tx>): Workers<Tx> {
   const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
   const statements = statementsFor(schema);
 
-  type Run = (statement: Statement, params: readonly string[]) => Promise<readonly Row[]>;
-
-  const within = async <T>(tx: Tx | undefined, work: (run: Run) => Promise<T>): Promise<T> => {
-    const on = (executor: SqlExecutor): Promise<T> =>
-      work(async (statement, params) => {
-        try {
-          return (await executor.query(statement.text, params)).rows;
-        } catch (error) {
-          throw operatingError(`run ${statement.name}`, schema, error) ?? error;
-        }
-      });
-    if (tx !== undefined) return on(database.executor(tx));
-    return database.transaction((own) => on(database.executor(own)));
-  };
+  const within = transactionsOf(database, schema);
 
   const read = async (
-    run: Run,
+    run: RunStatement,
     { dead = false, ownedJobs = false }: WorkerFilter<Tx> = {},
   ): Promise<readonly WorkerRecord[]> => {
     const rows = await run(statements.list_workers, [String(dead), String(ownedJobs)]);

@@ -28,7 +28,7 @@ export interface HeartbeatSetup {
   readonly pid: number;
   readonly version: string;
   readonly queues: readonly string[];
-  readonly holdMs: number | null;
+  readonly holdMs: number;
   readonly leaseMs: number;
   readonly heartbeatMs: number;
   readonly blockedWarnMs: number;

@@ -3,7 +3,6 @@
  * died, and shows it that the event loop turns.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import type { Logger } from "@waybill/core";
 import {
@@ -13,6 +12,7 @@ import {
   Pulse,
   sharedNow,
 } from "./heartbeat-protocol.ts";
+import { within } from "./waiting.ts";
 
 /** A thread without a sign of life for so long is given up, in milliseconds. */
 const silenceMaxMs = 30_000;
@@ -81,11 +81,7 @@ export class Heartbeat {
     // From here on somebody waits for it.
     this.#thread?.ref();
     this.#order({ kind: "stop" });
-    const timer = new AbortController();
-    const { signal } = timer;
-    const timeout = delay(milliseconds, undefined, { signal }).catch(() => undefined);
-    await Promise.race([this.#exited, timeout]);
-    timer.abort();
+    await within(milliseconds, this.#exited);
     // One that is stuck in the system is not waited for.
     this.#thread?.unref();
     void this.#thread?.terminate();

@@ -10,13 +10,11 @@
  */
 
 import { hostname } from "node:os";
-import { setTimeout as delay } from "node:timers/promises";
 import { isMainThread } from "node:worker_threads";
 import type { Logger } from "@waybill/core";
 import { currentJob } from "./current-job.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import {
-  type BlockedReport,
   currentJobHook,
   type HeartbeatMessage,
   type HeartbeatSetup,
@@ -24,6 +22,7 @@ import {
 } from "./heartbeat-protocol.ts";
 import { canInspect, isDebugged } from "./main-thread-inspection.ts";
 import type { OwnDatabase } from "./own-database.ts";
+import { within } from "./waiting.ts";
 
 /** Time for the thread, and then for the pool, to remove the presence; in milliseconds. */
 const retireMs = 1_000;
@@ -35,34 +34,25 @@ export interface PresenceOptions {
   readonly version: string;
   readonly queues: readonly string[];
   readonly leaseMs: number;
-  /** @default a third of the lease */
-  readonly heartbeatMs?: number | undefined;
+  /** Time between two renewals of the lease. */
+  readonly heartbeatMs: number;
   /** How long the worker holds a delivery; only to be shown. */
-  readonly holdMs?: number | undefined;
-  /**
-   * Silence of the event loop after which it counts as blocked, in milliseconds.
-   * @default 1000
-   */
-  readonly blockedWarnMs?: number | undefined;
-  /**
-   * Silence of the event loop after which the lease is let go, in milliseconds.
-   * @default 300000
-   */
-  readonly blockedMaxMs?: number | undefined;
+  readonly holdMs: number;
+  /** Silence of the event loop after which it counts as blocked, in milliseconds. */
+  readonly blockedWarnMs: number;
+  /** Silence of the event loop after which the lease is let go, in milliseconds. */
+  readonly blockedMaxMs: number;
   readonly logger: Logger;
-  readonly random: () => number;
   /** Jobs running now. */
   readonly running: () => number;
   /** Attempts finished so far. */
-  readonly finished?: (() => number) | undefined;
+  readonly finished: () => number;
   /** `draining`: it takes no more jobs. */
-  readonly state?: (() => "running" | "draining") | undefined;
+  readonly state: () => "running" | "draining";
   /** The lease of this boot id is over: others may run what it ran. */
   readonly onLost: (bootId: string) => void;
   /** There is a boot id, the first or a new one. */
   readonly onAlive: (bootId: string) => void;
-  /** The event loop was blocked, and turns again. */
-  readonly onBlocked?: ((report: BlockedReport) => void) | undefined;
 }
 
 /** A boot id that is alive, and its number among those of its thread. */
@@ -124,11 +114,11 @@ export class Presence {
     if (bootId === undefined || this.#isRetired) return;
     // Without an answer the lease ends by itself.
     const retired = this.#options.database.store.retire(bootId).catch(() => undefined);
-    await Promise.race([retired, delay(retireMs, undefined, { ref: false })]);
+    await within(retireMs, retired);
   }
 
   #onMessage(message: HeartbeatMessage): void {
-    const { logger, onAlive, onBlocked } = this.#options;
+    const { logger, onAlive } = this.#options;
     if (this.#isStopping && message.kind !== "retired") return;
     switch (message.kind) {
       case "registered": {
@@ -151,7 +141,6 @@ export class Presence {
         const { report } = message;
         const isKnown = report.jobId !== undefined;
         logger.warn(report, isKnown ? "handler blocked the event loop" : "event loop blocked");
-        onBlocked?.(report);
         return;
       }
       case "retired":
@@ -162,8 +151,8 @@ export class Presence {
   #fill(pulse: Pulse): void {
     const { running, finished, state } = this.#options;
     pulse.set("running", running());
-    pulse.set("finished", finished?.() ?? 0);
-    pulse.set("draining", state?.() === "draining" ? 1 : 0);
+    pulse.set("finished", finished());
+    pulse.set("draining", state() === "draining" ? 1 : 0);
     pulse.set("debugged", isDebugged() ? 1 : 0);
   }
 
@@ -198,11 +187,11 @@ function setupOf(options: PresenceOptions): Omit<HeartbeatSetup, "memory" | "for
     pid: process.pid,
     version,
     queues,
-    holdMs: options.holdMs ?? null,
+    holdMs: options.holdMs,
     leaseMs,
-    heartbeatMs: options.heartbeatMs ?? leaseMs / 3,
-    blockedWarnMs: options.blockedWarnMs ?? 1_000,
-    blockedMaxMs: options.blockedMaxMs ?? 300_000,
+    heartbeatMs: options.heartbeatMs,
+    blockedWarnMs: options.blockedWarnMs,
+    blockedMaxMs: options.blockedMaxMs,
     inspectable: isMainThread && canInspect,
   };
 }

@@ -4,8 +4,9 @@
  */
 
 import { setTimeout as delay } from "node:timers/promises";
-import { type Logger, PayloadError, type ValueIssue } from "@waybill/core";
+import { issuesAt, type Logger, PayloadError, type ValueIssue } from "@waybill/core";
 import type { InboxStore, OwnedJob, ProgressReport } from "@waybill/postgres";
+import { within } from "./waiting.ts";
 
 /** What a handler reports; what is left out stays as it was. */
 export interface Progress {
@@ -37,11 +38,10 @@ function countIssue(value: unknown): string | undefined {
 /** What is wrong with a report. */
 function issuesOf(progress: Progress, merged: Progress): readonly ValueIssue[] {
   if (typeof progress !== "object" || progress === null) {
-    return [{ path: "(progress)", message: "must be an object" }];
+    return [{ path: "", message: "must be an object" }];
   }
   const issues: ValueIssue[] = [];
-  const add = (path: string, message: string): void =>
-    void issues.push({ path: `(progress).${path}`, message });
+  const add = (path: string, message: string): void => void issues.push({ path, message });
   for (const key of Object.keys(progress)) {
     if (!["stage", "done", "total"].includes(key)) add(key, "is not known; use stage, done, total");
   }
@@ -133,7 +133,9 @@ export class ProgressReporter {
     const given = Object.entries(progress ?? {}).filter(([, value]) => value !== undefined);
     const merged: Progress = { ...this.#current, ...Object.fromEntries(given) };
     const issues = issuesOf(progress, merged);
-    if (issues.length > 0) throw new PayloadError(this.#jobName, issues);
+    if (issues.length > 0) {
+      throw new PayloadError(this.#jobName, issuesAt("(progress)", issues));
+    }
     if (this.#ended) return;
     this.#current = merged;
     const wait = this.#waitMs();
@@ -147,10 +149,7 @@ export class ProgressReporter {
     clearTimeout(this.#timer);
     if (this.#written === undefined && Object.keys(this.#current).length === 0) return;
     if (this.#written !== this.#current) this.#write();
-    const patience = new AbortController();
-    const timeout = delay(lastWriteMs, undefined, { signal: patience.signal, ref: false });
-    await Promise.race([this.#lastWrite, timeout.catch(() => undefined)]);
-    patience.abort();
+    await within(lastWriteMs, this.#lastWrite);
   }
 
   /** Milliseconds until the present report is worth a write. */

@@ -2,13 +2,12 @@
 
 import {
   decodePayload,
-  encodePayload,
   type Envelope,
+  issuesAt,
   PayloadError,
   payloadBytesMax,
-  type StandardSchema,
   validateValue,
-  type ValueIssue,
+  valueText,
 } from "@waybill/core";
 import type { Registration } from "./registry.ts";
 import { upcast } from "./upcast.ts";
@@ -22,12 +21,6 @@ type Checked = Pick<
   Registration<never>,
   "name" | "version" | "payload" | "checkpoint" | "result" | "upcasters"
 >;
-
-const located = (part: string, issues: readonly ValueIssue[]): ValueIssue[] =>
-  issues.map(({ path, message }) => ({
-    path: path === "" ? `(${part})` : `(${part}).${path}`,
-    message,
-  }));
 
 /**
  * The payload as the handler gets it.
@@ -44,22 +37,6 @@ export async function payloadOf(registration: Checked, envelope: Envelope): Prom
   return valid.value;
 }
 
-/** The JSON text of a value that fits its schema and a limit. */
-async function textOf(
-  name: string,
-  part: "checkpoint" | "result",
-  schema: StandardSchema,
-  value: unknown,
-  bytesMax: number,
-): Promise<string> {
-  // Before the schema runs: it would overflow the stack on a deep value and hang on a cycle.
-  const encoded = encodePayload(value, bytesMax);
-  if (encoded.issues !== undefined) throw new PayloadError(name, located(part, encoded.issues));
-  const valid = await validateValue(schema, value);
-  if (valid.issues !== undefined) throw new PayloadError(name, located(part, valid.issues));
-  return encoded.text;
-}
-
 /**
  * A handler's result as JSON text; null where the definition has no schema for one.
  *
@@ -67,7 +44,7 @@ async function textOf(
  */
 export async function resultText(registration: Checked, value: unknown): Promise<string | null> {
   const { name, result: schema } = registration;
-  return schema === undefined ? null : textOf(name, "result", schema, value, resultBytesMax);
+  return schema === undefined ? null : valueText(name, "(result)", schema, value, resultBytesMax);
 }
 
 /**
@@ -82,7 +59,7 @@ export async function checkpointText(registration: Checked, value: unknown): Pro
       { path: "(checkpoint)", message: "has no schema; add `checkpoint` to the job's definition" },
     ]);
   }
-  return textOf(name, "checkpoint", schema, value, checkpointBytesMax);
+  return valueText(name, "(checkpoint)", schema, value, checkpointBytesMax);
 }
 
 /**
@@ -96,5 +73,5 @@ export async function checkpointOf(registration: Checked, text: string): Promise
   if (schema === undefined) return undefined;
   const valid = await validateValue(schema, JSON.parse(text));
   if (valid.issues === undefined) return valid.value;
-  throw new PayloadError(name, located("stored checkpoint", valid.issues));
+  throw new PayloadError(name, issuesAt("(stored checkpoint)", valid.issues));
 }

@@ -195,7 +195,7 @@ export class WorkerRun<Tx> {
   }
 
   #createPresence(): Presence {
-    const { options, internals, ownDatabase } = this.#setup;
+    const { options, ownDatabase } = this.#setup;
     return new Presence({
       database: ownDatabase,
       name: options.name,
@@ -207,7 +207,6 @@ export class WorkerRun<Tx> {
       blockedWarnMs: options.blockedWarnMs,
       blockedMaxMs: options.blockedMaxMs,
       logger: this.#logger,
-      random: internals.random,
       running: () => this.#runner.running,
       finished: () => this.#runner.finished,
       state: () => (this.#draining || this.#stopping ? "draining" : "running"),

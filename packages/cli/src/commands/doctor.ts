@@ -8,6 +8,7 @@ import { withDatabase } from "../database.ts";
 import { checkBroker } from "../doctor/broker-checks.ts";
 import { type Finding, problem } from "../doctor/finding.ts";
 import {
+  type Ask,
   askOn,
   checkDeadLetters,
   checkRelay,
@@ -20,7 +21,8 @@ import {
   checkStaleJobs,
   checkWorkers,
   type DeliveryHold,
-  readHolds,
+  holdsOf,
+  readLivingWorkers,
 } from "../doctor/worker-checks.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type KnownQueues, readKnownQueues, topologyFor } from "../known-topology.ts";
@@ -46,11 +48,12 @@ async function examine(client: Client, schema: string, variable: string): Promis
     findings.push({ check: "pipeline", status: "skipped", message });
     return { findings, ...nothingKnown };
   }
+  const workers = await readLivingWorkers(ask);
   for (const check of [
     checkRelay,
     checkTimers,
     checkDeadLetters,
-    checkWorkers,
+    (on: Ask) => checkWorkers(on, workers),
     checkLeases,
     checkStaleJobs,
     checkTransactions,
@@ -58,7 +61,7 @@ async function examine(client: Client, schema: string, variable: string): Promis
     findings.push(...(await check(ask)));
   }
   findings.push(await checkRetention(ask));
-  return { findings, known: await readKnownQueues(client, schema), holds: await readHolds(ask) };
+  return { findings, known: await readKnownQueues(client, schema), holds: holdsOf(workers) };
 }
 
 /** A database that cannot be used is a finding as well: the broker is still looked at. */

@@ -13,6 +13,9 @@ const drainNoticeMs = 3_600_000;
 
 type Row = Readonly<Record<string, string | null>>;
 
+/** The workers that are alive, by the database's clock. */
+export type LivingWorkers = readonly Row[];
+
 /** How long a worker holds the deliveries of its queues. */
 export interface DeliveryHold {
   readonly worker: string;
@@ -106,9 +109,10 @@ function versionSkew(rows: readonly Row[]): Finding[] {
   ];
 }
 
-/** Workers by the database's clock. */
-export async function checkWorkers(ask: Ask): Promise<Finding[]> {
-  const rows = await ask("check_workers");
+export const readLivingWorkers = (ask: Ask): Promise<LivingWorkers> => ask("check_workers");
+
+/** Whether there are workers enough, and what may be wrong with them. */
+export async function checkWorkers(ask: Ask, rows: LivingWorkers): Promise<Finding[]> {
   if (rows.length === 0) {
     return [
       problem(
@@ -131,8 +135,8 @@ export async function checkWorkers(ask: Ask): Promise<Finding[]> {
 }
 
 /** How long workers hold deliveries, for the comparison with the broker's limit. */
-export async function readHolds(ask: Ask): Promise<readonly DeliveryHold[]> {
-  return (await ask("check_workers")).flatMap((row) =>
+export function holdsOf(rows: LivingWorkers): readonly DeliveryHold[] {
+  return rows.flatMap((row) =>
     row["hold"] === null
       ? []
       : [{ worker: nameOf(row), queues: queuesOf(row), holdMs: Number(row["hold"]) }],

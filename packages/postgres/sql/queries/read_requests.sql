@@ -23,8 +23,8 @@ cancel as (
     and not a.lost
 )
 select
-  (select w.stop_requested from waybill.worker as w where w.id = $1::uuid) as stop,
-  (select w.stop_requested_by from waybill.worker as w where w.id = $1::uuid) as stopper,
+  w.stop_requested as stop,
+  w.stop_requested_by as stopper,
   exists (select from waybill.watch as x where x.lease_until > clock_timestamp()) as watched,
   (
     select coalesce(
@@ -38,3 +38,5 @@ select
     from asked as a
     where a.lost
   ) as lost
+from (values ($1::uuid)) as me (id)
+left join waybill.worker as w on w.id = me.id

@@ -1,5 +1,5 @@
 import type { JobListener } from "../job-listener.ts";
-import { settlesWithin } from "../pause.ts";
+import { settlesWithin } from "../settles-within.ts";
 
 /** A connected `pg` Client by its shape. */
 export interface PgClientLike {

@@ -1,5 +1,5 @@
 import type { JobListener } from "../job-listener.ts";
-import { settlesWithin } from "../pause.ts";
+import { settlesWithin } from "../settles-within.ts";
 
 /** The root `sql` of postgres.js, by its shape. */
 export interface PostgresJsListenLike {

@@ -1,4 +1,5 @@
-import type { CheckpointOf, JobDefinition, PayloadOutput, ResultOf } from "@waybill/core";
+import type { CheckpointOf, JobDefinition, ResultOf } from "@waybill/core";
+import type { TransactionalJob } from "../job.ts";
 import type { Progress } from "../progress.ts";
 
 /**
@@ -9,25 +10,13 @@ import type { Progress } from "../progress.ts";
  * open connections of its own; what it does there may happen again after a crash, so let it use the
  * job's id as an idempotency key.
  */
-export interface IsolatedJob<J extends JobDefinition> {
-  /** Job id, the same in every attempt: an idempotency key for calls to other systems. */
-  readonly id: string;
-  readonly name: J["name"];
-  readonly payload: PayloadOutput<J>;
-  /** Number of this attempt; 1 is the first. */
-  readonly attempt: number;
+export interface IsolatedJob<J extends JobDefinition> extends TransactionalJob<J> {
   /**
    * Aborts when the attempt should stop, with an error of the same code as in any other handler. A
    * loop that never awaits should read `job.signal.aborted` in each turn (not from a variable): each
    * reading of `job.signal` looks for the news.
    */
   readonly signal: AbortSignal;
-  readonly correlationId: string | undefined;
-  /** Headers that the producer gave; never Waybill's or the broker's. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly enqueuedAt: Date;
-  /** Higher is more urgent. */
-  readonly priority: number;
   /** Last checkpoint of earlier attempts. */
   readonly checkpoint: CheckpointOf<J> | undefined;
   /**

@@ -6,12 +6,12 @@
  */
 
 import { once } from "node:events";
-import { setTimeout as delay } from "node:timers/promises";
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from "node:worker_threads";
 import { type Logger, PayloadError } from "@waybill/core";
 import type { Piscina } from "piscina";
 import { currentJob } from "../current-job.ts";
 import type { Progress } from "../progress.ts";
+import { within } from "../waiting.ts";
 import { type ErrorWire, packError, unpackError } from "./error-wire.ts";
 import type { IsolatedInput } from "./isolated-job.ts";
 import type { ThreadData, ThreadMessage, ThreadOutcome, ThreadTask } from "./wire.ts";
@@ -93,7 +93,10 @@ export class JobThread {
 
   /** Ends the thread. Waits for its end, but not for ever. */
   async close(): Promise<void> {
-    await within(terminationMs, this.#pool.destroy());
+    await within(
+      terminationMs,
+      this.#pool.destroy().catch(() => undefined),
+    );
   }
 
   async #post(job: IsolatedInput, port: MessagePort, stop: AbortSignal): Promise<ThreadOutcome> {
@@ -160,7 +163,11 @@ export class JobThread {
     stop.abort();
     if (thread === undefined || this.#pool.threads.includes(thread)) return;
     // Until then the handler may still be at work.
-    if (thread.threadId !== -1) await within(terminationMs, once(thread, "exit"));
+    if (thread.threadId !== -1)
+      await within(
+        terminationMs,
+        once(thread, "exit").catch(() => undefined),
+      );
   }
 
   #logBroken({ id, name }: IsolatedInput, error: ErrorWire): void {
@@ -231,12 +238,4 @@ function valueOf(outcome: ThreadOutcome, job: IsolatedInput): unknown {
     case "reason":
       throw job.signal.reason;
   }
-}
-
-/** Waits for `work`, whatever comes of it, but not longer than that. */
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
-  const settled = new AbortController();
-  const timer = delay(ms, undefined, { signal: settled.signal, ref: false }).catch(() => undefined);
-  await Promise.race([work.catch(() => undefined), timer]);
-  settled.abort();
 }

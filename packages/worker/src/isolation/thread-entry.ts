@@ -11,7 +11,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { syncBuiltinESMExports } from "node:module";
 import { setImmediate as turn } from "node:timers/promises";
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
-import { encodePayload, PayloadError, payloadBytesMax } from "@waybill/core";
+import { encodePayload, issuesAt, PayloadError, payloadBytesMax } from "@waybill/core";
 import { packError, unpackError } from "./error-wire.ts";
 import type { IsolatedInput } from "./isolated-job.ts";
 import { ProgressSender } from "./progress-sender.ts";
@@ -95,17 +95,11 @@ function plainReport(report: unknown): object {
   throw new PayloadError(data.jobName, [{ path: "(progress)", message: "must be an object" }]);
 }
 
-function jsonOf(value: unknown, subject: string, bytesMax = payloadBytesMax): string | undefined {
+function jsonOf(value: unknown, place: string, bytesMax = payloadBytesMax): string | undefined {
   if (value === undefined) return undefined;
   const encoded = encodePayload(value, bytesMax);
   if (encoded.issues === undefined) return encoded.text;
-  throw new PayloadError(
-    data.jobName,
-    encoded.issues.map(({ path, message }) => ({
-      path: path === "" ? subject : `${subject}.${path}`,
-      message,
-    })),
-  );
+  throw new PayloadError(data.jobName, issuesAt(place, encoded.issues));
 }
 
 /** Once, before the first job, and outside of its context: what the module opens is no job's. */

@@ -1,10 +1,3 @@
-/** Waits so long. Never rejects. */
-export async function pause(ms: number): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  setTimeout(resolve, ms);
-  await promise;
-}
-
 /** True where `promise` resolves within the time, false where it does not; rejects as it does. */
 export async function settlesWithin(promise: Promise<unknown>, ms: number): Promise<boolean> {
   const { promise: late, resolve } = Promise.withResolvers<false>();
