@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import type { Child, Children } from "../../scripts/stage/children.ts";
 import type { Ground } from "../../scripts/stage/ground.ts";
-import { until } from "../../scripts/stage/until.ts";
+import { placeOf, waybill, workerOf } from "../../scripts/stage/waybill.ts";
 
 /** Whether workers keep the deliveries of their jobs, or ack them early and have their lease alone. */
 export type Kind = "held" | "leased";
@@ -19,8 +19,6 @@ export interface Crew {
   startRelay(): void;
 }
 
-/** What `npx waybill` runs in a project that has the packages installed. */
-const waybill = new URL("../../packages/cli/src/main.ts", import.meta.url);
 const module = fileURLToPath(new URL("worker.ts", import.meta.url));
 
 /** Nobody yet. */
@@ -31,9 +29,7 @@ export function createCrew(
   signal: AbortSignal,
 ): Crew {
   const shared = {
-    DATABASE_URL: ground.databaseUrl,
-    RABBITMQ_URL: ground.rabbitmqUrl,
-    WAYBILL_PREFIX: ground.prefix,
+    ...placeOf(ground),
     // Their jobs wait for a word that does not come where the measurement is broken off.
     WAYBILL_GRACE: "1s",
   };
@@ -48,16 +44,7 @@ export function createCrew(
         LEASE_MS: String(leaseMs),
         HOLD_MS: kind === "leased" ? "1000" : undefined,
       });
-      await until(
-        `${name} to start`,
-        async () => {
-          const found = await ground.pool.query("select from waybill.worker where pid = $1", [
-            child.pid,
-          ]);
-          return found.rows.length > 0 ? true : undefined;
-        },
-        { deadlineMs: 60_000, signal },
-      );
+      await workerOf(ground.pool, child.pid, signal);
       return { child, kind };
     },
     startRelay() {

@@ -1,7 +1,5 @@
-import { resolveServices } from "../../scripts/services/index.ts";
 import { createChildren } from "../../scripts/stage/children.ts";
-import { prepareGround } from "../../scripts/stage/ground.ts";
-import { unlessStopped } from "../../scripts/stage/run-script.ts";
+import { findServices, prepareGround } from "../../scripts/stage/ground.ts";
 import type { Screen } from "../../scripts/stage/screen.ts";
 import { readLedger } from "./board.ts";
 import { countConsumers } from "./consumers.ts";
@@ -24,11 +22,7 @@ export async function measureTakeover(
 ): Promise<boolean> {
   const { signal } = stop;
   const { kills, freezes, leaseMs } = options;
-  screen.heading("Services");
-  await using services = await unlessStopped(
-    resolveServices({ log: (line) => screen.event(line) }),
-    signal,
-  );
+  await using services = await findServices(screen, signal);
   await using ground = await prepareGround(services, {
     name: "takeover",
     queues: ["takeover"],

@@ -4,7 +4,9 @@ import { Client, Pool } from "pg";
 import { silentLogger, topologyNames } from "@waybill/core";
 import { migrate } from "@waybill/postgres";
 import { createBrokerConnection, createManagementClient } from "@waybill/rabbitmq";
-import type { Services } from "../services/index.ts";
+import { resolveServices, type Services } from "../services/index.ts";
+import { unlessStopped } from "./run-script.ts";
+import type { Screen } from "./screen.ts";
 
 /** Where a run takes place: a database of its own, and a virtual host or prefix of its own. */
 export interface Ground extends AsyncDisposable {
@@ -123,6 +125,12 @@ function pagesOf(
     (queue) =>
       `${services.managementUrl}/#/queues/${encodeURIComponent(vhost)}/${encodeURIComponent(names.queueName(queue))}`,
   );
+}
+
+/** The servers of a script, found or started. */
+export async function findServices(screen: Screen, signal: AbortSignal): Promise<Services> {
+  screen.heading("Services");
+  return await unlessStopped(resolveServices({ log: (line) => screen.event(line) }), signal);
 }
 
 /** Prepares the ground; disposing clears it. Servers that are ours need no clearing at the broker. */

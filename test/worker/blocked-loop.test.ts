@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { eventually, startProcess, type TestProcess } from "../support/index.ts";
+import { eventually, type TestProcess } from "../support/index.ts";
 import { type App, startApp } from "./support/start-app.ts";
 
 /** A file that lets blocked handlers go on. */
@@ -21,22 +21,15 @@ async function createGate(): Promise<Gate> {
   };
 }
 
-async function startBlocking(
+const startBlocking = (
   app: App,
   name: string,
   env: Readonly<Record<string, string>> = {},
-): Promise<TestProcess> {
-  const child = await startProcess(new URL("support/blocking-process.ts", import.meta.url), [], {
-    DATABASE_URL: app.database.url,
-    BROKER_URL: app.vhost.url,
-    PREFIX: app.vhost.prefix,
-    NAME: name,
-    LEASE_MS: "1000",
-    ...env,
-  });
-  await child.waitForLine("started");
-  return child;
-}
+): Promise<TestProcess> =>
+  app.startWorkerProcess(
+    { NAME: name, LEASE_MS: "1000", ...env },
+    new URL("support/blocking-process.ts", import.meta.url),
+  );
 
 interface WorkerRow extends Record<string, unknown> {
   readonly id: string;

@@ -1,12 +1,7 @@
 import { expect, test } from "vitest";
 import { eventually } from "../support/index.ts";
 import type { App } from "./support/start-app.ts";
-import {
-  startAppRelay,
-  startStepApp,
-  startStepWorker,
-  wrongSteps,
-} from "./support/step-workers.ts";
+import { startStepApp, startStepWorker, wrongSteps } from "./support/step-workers.ts";
 
 /** The living presence of a worker by its name. */
 const bootIdOf = async (app: App, name: string): Promise<string | undefined> => {
@@ -24,7 +19,7 @@ test.concurrent.each([
   "a frozen worker loses a job %s: another goes on from its checkpoint, and nothing that the late one tries has an effect",
   async (_what, holdMs, leases) => {
     await using app = await startStepApp();
-    await using _relay = await startAppRelay(app);
+    await using _relay = await app.startRelayProcess();
     // Its first job is given to the only worker that there is.
     await using frozen = await startStepWorker(app, {
       NAME: "frozen",

@@ -10,7 +10,6 @@ import {
 } from "../../scripts/services/index.ts";
 import { eventually, startProxy } from "../support/index.ts";
 import { type App, startApp, writeEffect } from "./support/start-app.ts";
-import { startAppRelay } from "./support/step-workers.ts";
 
 const long = defineJob({ name: "long", queue: "work", payload: z.object({}), timeoutMs: 0 });
 const quick = defineJob({ name: "quick", queue: "work", payload: z.object({}) });
@@ -74,7 +73,7 @@ const untouched = async (app: App, count: number): Promise<void> => {
 test("long jobs without deliveries outlive restarts of their database, run by whom they ran before", async () => {
   await using server = await startPrivatePostgres();
   await using app = await startApp({ serverUrl: server.url });
-  await using _relay = await startAppRelay(app);
+  await using _relay = await app.startRelayProcess();
   const jobs = new LongJobs();
   const options = { holdMs: 1_000, leaseMs: 120_000 };
   const workers = [
@@ -151,7 +150,7 @@ test("a restart of the broker does nothing to a long job, with or without its de
 
   // What the broker has of the second one it gives again; nobody holds it once there is a lease.
   await eventually(async () => expect(await leases(app)).toBe(2));
-  await using _relay = await startAppRelay(app);
+  await using _relay = await app.startRelayProcess();
   const id = await app.enqueue("quick", {});
   await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state: "succeeded" }));
   await eventually(async () => expect(await held(server, app)).toBe(0));

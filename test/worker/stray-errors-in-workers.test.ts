@@ -1,17 +1,9 @@
 import { expect, test } from "vitest";
-import { eventually, startProcess, type TestProcess } from "../support/index.ts";
+import { eventually, type TestProcess } from "../support/index.ts";
 import { type App, startApp } from "./support/start-app.ts";
 
-async function startStrayWorker(app: App): Promise<TestProcess> {
-  const child = await startProcess(new URL("modules/stray-worker.ts", import.meta.url), [], {
-    DATABASE_URL: app.database.url,
-    BROKER_URL: app.vhost.url,
-    PREFIX: app.vhost.prefix,
-    WAYBILL_TEST_LOG: process.env["WAYBILL_TEST_LOG"],
-  });
-  await child.waitForLine("started");
-  return child;
-}
+const startStrayWorker = (app: App): Promise<TestProcess> =>
+  app.startWorkerProcess({}, new URL("modules/stray-worker.ts", import.meta.url));
 
 test.each([
   ["rejects in a forgotten promise and returns", "rejection", "stray", 0],

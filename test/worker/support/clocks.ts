@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { canInstallPackages, installPackages } from "../../../scripts/services/debian-packages.ts";
 import { type PrivatePostgres, startPrivatePostgres } from "../../../scripts/services/index.ts";
-import { startProcess, type TestProcess } from "../../support/index.ts";
+import type { TestProcess } from "../../support/index.ts";
 import type { App } from "./start-app.ts";
 
 /** How wrong a clock is, in a file that whoever has the clock reads each time. */
@@ -43,12 +43,6 @@ export class WrongClock implements Disposable {
   }
 }
 
-function clockEnvironment(clock: WrongClock | undefined): Readonly<Record<string, string>> {
-  if (clock === undefined) return {};
-  const preload = new URL("../modules/skewed-clock.ts", import.meta.url);
-  return { CLOCK_FILE: clock.path, NODE_OPTIONS: `--import=${preload.href}` };
-}
-
 /** Where a process of ours runs. */
 export interface TimedPlace {
   /** Wrong where it is given. */
@@ -57,43 +51,26 @@ export interface TimedPlace {
   readonly zone?: string | undefined;
 }
 
-/** Starts modules/timed-worker.ts as a process; resolves when it consumes. */
-export async function startTimedWorker(
-  app: App,
-  { clock, zone = "UTC" }: TimedPlace,
-  leaseMs: number,
-): Promise<TestProcess> {
-  const child = await startProcess(new URL("../modules/timed-worker.ts", import.meta.url), [], {
-    DATABASE_URL: app.database.url,
-    BROKER_URL: app.vhost.url,
-    PREFIX: app.vhost.prefix,
-    LEASE_MS: String(leaseMs),
-    TZ: zone,
-    WAYBILL_TEST_LOG: process.env["WAYBILL_TEST_LOG"],
-    ...clockEnvironment(clock),
-  });
-  await child.waitForLine("started");
-  return child;
+function environmentOf({ clock, zone = "UTC" }: TimedPlace): Readonly<Record<string, string>> {
+  if (clock === undefined) return { TZ: zone };
+  const preload = new URL("../modules/skewed-clock.ts", import.meta.url);
+  return { TZ: zone, CLOCK_FILE: clock.path, NODE_OPTIONS: `--import=${preload.href}` };
 }
 
-/** Starts a relay as a process; resolves when it runs. */
-export async function startTimedRelay(
+/** Starts modules/timed-worker.ts as a process; resolves when it consumes. */
+export const startTimedWorker = (
   app: App,
-  { clock, zone = "UTC" }: TimedPlace = {},
-): Promise<TestProcess> {
-  const options = {
-    databaseUrl: app.database.url,
-    broker: { url: app.vhost.url, prefix: app.vhost.prefix },
-    idlePollMs: 100,
-  };
-  const child = await startProcess(
-    new URL("../../support/relay-process.ts", import.meta.url),
-    [JSON.stringify(options)],
-    { TZ: zone, ...clockEnvironment(clock) },
+  place: TimedPlace,
+  leaseMs: number,
+): Promise<TestProcess> =>
+  app.startWorkerProcess(
+    { ...environmentOf(place), LEASE_MS: String(leaseMs) },
+    new URL("../modules/timed-worker.ts", import.meta.url),
   );
-  await child.waitForLine("ready");
-  return child;
-}
+
+/** Starts a relay as a process; resolves when it runs. */
+export const startTimedRelay = (app: App, place: TimedPlace = {}): Promise<TestProcess> =>
+  app.startRelayProcess(environmentOf(place));
 
 const findLibrary = (): string | undefined =>
   globSync([

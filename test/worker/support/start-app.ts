@@ -44,8 +44,14 @@ export interface App extends AsyncDisposable {
     register: (worker: Worker<PoolClient>) => void,
     options?: StartWorkerOptions,
   ): Promise<RunningWorker>;
-  /** Starts a worker as a process of its own; resolves when it consumes. */
-  startWorkerProcess(env?: Readonly<Record<string, string>>): Promise<TestProcess>;
+  /**
+   * Starts a worker as a process of its own; resolves when it consumes.
+   *
+   * @param program what it runs; worker-process.ts where it is left out
+   */
+  startWorkerProcess(env?: Readonly<Record<string, string>>, program?: URL): Promise<TestProcess>;
+  /** Starts a relay as a process of its own; resolves when it runs. */
+  startRelayProcess(env?: Readonly<Record<string, string>>): Promise<TestProcess>;
   /** Writes a job as an application does, through waybill.enqueue; resolves to its id. */
   enqueue(type: string, payload: unknown, more?: Record<string, unknown>): Promise<string>;
   /** Publishes a job straight to its queue, without an outbox row; resolves to its id. */
@@ -162,9 +168,9 @@ export async function startApp(
       }
       return running;
     },
-    async startWorkerProcess(env = {}) {
+    async startWorkerProcess(env = {}, program = new URL("worker-process.ts", import.meta.url)) {
       const child = workers.use(
-        await startProcess(new URL("worker-process.ts", import.meta.url), [], {
+        await startProcess(program, [], {
           DATABASE_URL: database.url,
           BROKER_URL: vhost.url,
           PREFIX: vhost.prefix,
@@ -173,6 +179,17 @@ export async function startApp(
         }),
       );
       await child.waitForLine("started");
+      return child;
+    },
+    async startRelayProcess(env = {}) {
+      const settings = {
+        databaseUrl: database.url,
+        broker: { url: vhost.url, prefix: vhost.prefix },
+        idlePollMs: 100,
+      };
+      const program = new URL("../../support/relay-process.ts", import.meta.url);
+      const child = workers.use(await startProcess(program, [JSON.stringify(settings)], env));
+      await child.waitForLine("ready");
       return child;
     },
     async enqueue(type, payload, extra = {}) {

@@ -1,6 +1,6 @@
 /** Jobs of many steps, the processes that run them, and the ledger of their steps. */
 
-import { startProcess, type TestProcess } from "../../support/index.ts";
+import type { TestProcess } from "../../support/index.ts";
 import { type App, startApp } from "./start-app.ts";
 
 /** An app with a ledger of steps, which has no unique key: doubles can be counted. */
@@ -16,36 +16,11 @@ export async function startStepApp(
 }
 
 /** Starts modules/steps-worker.ts as a process; resolves when it consumes. */
-export async function startStepWorker(
+export const startStepWorker = (
   app: App,
   env: Readonly<Record<string, string>> = {},
-): Promise<TestProcess> {
-  const child = await startProcess(new URL("../modules/steps-worker.ts", import.meta.url), [], {
-    DATABASE_URL: app.database.url,
-    BROKER_URL: app.vhost.url,
-    PREFIX: app.vhost.prefix,
-    WAYBILL_TEST_LOG: process.env["WAYBILL_TEST_LOG"],
-    ...env,
-  });
-  await child.waitForLine("started");
-  return child;
-}
-
-/** Starts a relay as a process; resolves when it runs. */
-export async function startAppRelay(app: App): Promise<TestProcess> {
-  const options = {
-    databaseUrl: app.database.url,
-    broker: { url: app.vhost.url, prefix: app.vhost.prefix },
-    idlePollMs: 100,
-  };
-  const child = await startProcess(
-    new URL("../../support/relay-process.ts", import.meta.url),
-    [JSON.stringify(options)],
-    {},
-  );
-  await child.waitForLine("ready");
-  return child;
-}
+): Promise<TestProcess> =>
+  app.startWorkerProcess(env, new URL("../modules/steps-worker.ts", import.meta.url));
 
 /** Ends each job with its next step, however many were asked for. */
 export async function endSteps(app: App): Promise<void> {

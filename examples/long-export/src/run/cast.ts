@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { fileURLToPath } from "node:url";
-import type { Child, Children, Environment } from "../../../../scripts/stage/children.ts";
+import type { Child, Children } from "../../../../scripts/stage/children.ts";
 import type { Ground } from "../../../../scripts/stage/ground.ts";
 import type { Screen } from "../../../../scripts/stage/screen.ts";
-import { until } from "../../../../scripts/stage/until.ts";
+import { placeOf, waybill, workerOf } from "../../../../scripts/stage/waybill.ts";
 
 /** The processes of the example: a receiver of webhooks, a relay, three workers. */
 export interface Cast {
@@ -16,8 +16,6 @@ export interface Cast {
 }
 
 const source = (file: string): string => fileURLToPath(new URL(`../${file}`, import.meta.url));
-/** What `npx waybill` runs in a project that has the packages installed. */
-const waybill = new URL("../../../../packages/cli/src/main.ts", import.meta.url);
 
 /**
  * Starts all, and waits until each is ready.
@@ -32,12 +30,7 @@ export async function startCast(
   signal: AbortSignal,
 ): Promise<Cast> {
   const secret = randomBytes(32).toString("base64");
-  const shared: Environment = {
-    DATABASE_URL: ground.databaseUrl,
-    RABBITMQ_URL: ground.rabbitmqUrl,
-    WAYBILL_PREFIX: ground.prefix,
-    WEBHOOK_SECRET: secret,
-  };
+  const shared = { ...placeOf(ground), WEBHOOK_SECRET: secret };
   const receiver = children.start("receiver", [new URL("../receiver.ts", import.meta.url)], shared);
   const [, webhookUrl = ""] = await receiver.line(/^listening on (http:\S+)/);
 
@@ -51,16 +44,7 @@ export async function startCast(
     };
     const child = children.start(name, [waybill, "worker", source("worker.ts")], env);
     workers.set(child.pid, child);
-    await until(
-      `${name} to start`,
-      async () => {
-        const found = await ground.pool.query("select from waybill.worker where pid = $1", [
-          child.pid,
-        ]);
-        return found.rows.length > 0 ? true : undefined;
-      },
-      { deadlineMs: 60_000, signal },
-    );
+    await workerOf(ground.pool, child.pid, signal);
     screen.event(`${name} runs (process ${child.pid})`);
   };
   await Promise.all([1, 2, 3].map((number) => startWorker(`worker ${number}`)));

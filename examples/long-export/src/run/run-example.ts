@@ -1,10 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { createJobs, createOutbox, type Jobs, pgDatabase, pgListener } from "@waybill/postgres";
 import { Client, type PoolClient } from "pg";
-import { resolveServices } from "../../../../scripts/services/index.ts";
 import { createChildren } from "../../../../scripts/stage/children.ts";
-import { type Ground, prepareGround } from "../../../../scripts/stage/ground.ts";
-import { unlessStopped } from "../../../../scripts/stage/run-script.ts";
+import { findServices, type Ground, prepareGround } from "../../../../scripts/stage/ground.ts";
 import type { Screen } from "../../../../scripts/stage/screen.ts";
 import { exportSales, rowsOfStep } from "../jobs.ts";
 import { type Cast, startCast } from "./cast.ts";
@@ -155,11 +153,7 @@ export async function runExample(
   stop: AbortController,
 ): Promise<boolean> {
   const { signal } = stop;
-  screen.heading("Services");
-  await using services = await unlessStopped(
-    resolveServices({ log: (line) => screen.event(line) }),
-    signal,
-  );
+  await using services = await findServices(screen, signal);
   await using ground = await prepareGround(services, {
     name: "long_export",
     queues: ["exports", "export-webhooks"],

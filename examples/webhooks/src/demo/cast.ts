@@ -1,14 +1,14 @@
 import { fileURLToPath } from "node:url";
-import type { Child, Children, Environment } from "../../../../scripts/stage/children.ts";
+import type { Child, Children } from "../../../../scripts/stage/children.ts";
 import type { Ground } from "../../../../scripts/stage/ground.ts";
 import type { Screen } from "../../../../scripts/stage/screen.ts";
+import { placeOf, waybill, workerOf } from "../../../../scripts/stage/waybill.ts";
 import {
   catchBusy,
   type Kill,
   relayAfter,
   relayTerm,
   waitingJobs,
-  workerOf,
   workerTakenOver,
 } from "./takeover.ts";
 
@@ -23,8 +23,6 @@ export interface Cast {
 }
 
 const source = (file: string): URL => new URL(`../${file}`, import.meta.url);
-/** What `npx waybill` runs in a project that has the packages installed. */
-const waybill = new URL("../../../../packages/cli/src/main.ts", import.meta.url);
 
 async function address(server: Child): Promise<string> {
   const [, url = ""] = await server.line(/^listening on (http:\S+)/);
@@ -54,11 +52,7 @@ export async function startCast(
   signal: AbortSignal,
 ): Promise<Cast> {
   const { pool } = ground;
-  const shared: Environment = {
-    DATABASE_URL: ground.databaseUrl,
-    RABBITMQ_URL: ground.rabbitmqUrl,
-    WAYBILL_PREFIX: ground.prefix,
-  };
+  const shared = placeOf(ground);
   const startServer = (name: string): Child =>
     children.start(name, [source(`${name}.ts`)], { ...shared, SEED: String(seed) });
   const startRelay = (): Child => children.start("relay", [waybill, "relay"], shared);

@@ -1,8 +1,12 @@
-import { resolveServices, type Services } from "../../../../scripts/services/index.ts";
+import type { Services } from "../../../../scripts/services/index.ts";
 import { type Cast, startCast } from "./cast.ts";
 import { createChildren, ProcessFailure } from "../../../../scripts/stage/children.ts";
-import { unlessStopped } from "../../../../scripts/stage/run-script.ts";
-import { type Ground, type GroundPlan, prepareGround } from "../../../../scripts/stage/ground.ts";
+import {
+  findServices,
+  type Ground,
+  type GroundPlan,
+  prepareGround,
+} from "../../../../scripts/stage/ground.ts";
 import { balances } from "./ledger.ts";
 import type { DemoOptions } from "./options.ts";
 import { play } from "./play.ts";
@@ -61,11 +65,7 @@ export async function runDemo(
   stop: AbortController,
 ): Promise<boolean> {
   const { signal } = stop;
-  screen.heading("Services");
-  await using services = await unlessStopped(
-    resolveServices({ log: (line) => screen.event(line) }),
-    signal,
-  );
+  await using services = await findServices(screen, signal);
   await using ground = await prepareGround(services, plan);
   showPlaces(screen, services, ground);
 

@@ -25,21 +25,6 @@ async function one<Row extends object>(
   return row;
 }
 
-/** Waits until the worker with this process id is there; resolves to its boot id. */
-export async function workerOf(pool: Pool, pid: number, signal: AbortSignal): Promise<string> {
-  return await until(
-    `the worker with process id ${pid} to start`,
-    async () => {
-      const found = await pool.query<{ id: string }>(
-        "select id from waybill.worker where pid = $1 order by started_at desc limit 1",
-        [pid],
-      );
-      return found.rows[0]?.id;
-    },
-    { deadlineMs, signal },
-  );
-}
-
 async function runningOf(pool: Pool, worker: string): Promise<number> {
   const { running } = await one<{ running: number }>(
     pool,
