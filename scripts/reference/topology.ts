@@ -11,6 +11,8 @@ const headerMeanings: Readonly<Record<keyof typeof waybillHeaders, string>> = {
   expiresAt: "milliseconds since 1970 after which the job is not started",
   enqueuedAt: "milliseconds since 1970 when the job was enqueued",
   onTerminal: "event that is published when the job ends, where it asks for one",
+  concurrencyKey: "concurrency key, where there is one",
+  slot: "schema whose slot the job runs in, of governed queues",
   queue: "queue of a dead letter",
   death: "which death of the job this dead letter is",
   error: "message of the last failure",

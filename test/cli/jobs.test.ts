@@ -46,6 +46,8 @@ async function enqueueFailed(
       expiresAt: null,
       runAt: null,
       onTerminal: null,
+      concurrencyKey: null,
+      slot: null,
       headers: {},
       payload: '{"n":1}',
       payloadBase64: false,

@@ -196,6 +196,11 @@ function terminalEventOf(headers: HeaderTable): string | null {
   return name !== undefined && isTypeName(name) ? name : null;
 }
 
+/** A key as enqueue accepts it; foreign producers cannot set one by chance. */
+function concurrencyKeyOf(headers: HeaderTable): string | null {
+  return headerName(headerOf(headers, waybillHeaders.concurrencyKey), 255) ?? null;
+}
+
 function counter(headers: HeaderTable, name: string, min: number, max = counterMax): number {
   return headerIntegerWithin(headerOf(headers, name), min, max) ?? min;
 }
@@ -216,7 +221,7 @@ function untypedReason(decoder: DecoderName): string {
  * but for a fresh id and the time.
  *
  * Of Waybill's own headers it believes dispatch, version, death, priority, ordering key, enqueued-at
- * and expires-at, each within bounds, and on-terminal in its own messages; all else is decided from
+ * and expires-at, each within bounds, and on-terminal, concurrency-key and slot in its own messages; all else is decided from
  * the database.
  *
  * @returns the envelope, or an {@link UnreadableEnvelope} with the bytes and a reason:
@@ -269,6 +274,8 @@ export function decodeEnvelope(
       headerInstant(headerOf(headers, waybillHeaders.expiresAt)) ?? reading.expiresAt ?? null,
     runAt: reading.runAt !== undefined && reading.runAt > now ? reading.runAt : null,
     onTerminal: own ? terminalEventOf(headers) : null,
+    concurrencyKey: own ? concurrencyKeyOf(headers) : null,
+    slot: own ? (headerName(headerOf(headers, waybillHeaders.slot), 63) ?? null) : null,
     headers: applicationHeaders({ ...headers, ...reading.headers }),
     ...stored,
   };

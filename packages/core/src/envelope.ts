@@ -26,6 +26,8 @@ export interface Dispatch {
   readonly correlationId: string | null;
   readonly expiresAt: Date | null;
   readonly enqueuedAt: Date;
+  /** Schema that the job's slot lies in, of jobs of governed queues. */
+  readonly slot?: string | undefined;
 }
 
 /** Names of the exchanges and queues that an envelope is addressed to. */
@@ -60,6 +62,10 @@ export const waybillHeaders = {
   priority: "waybill-priority",
   /** Event to publish when the job ends. */
   onTerminal: "waybill-on-terminal",
+  /** Concurrency key: limits and fair shares of governed queues are by it. */
+  concurrencyKey: "waybill-concurrency-key",
+  /** Of a message that was dispatched in a slot: the schema that the slot lies in. */
+  slot: "waybill-slot",
   queue: "waybill-queue",
   death: "waybill-death",
   error: "waybill-error",
@@ -109,6 +115,7 @@ export function encodeEnvelope(row: Dispatch, names: TopologyNames): OutgoingEnv
     if (row.orderingKey !== null) headers[waybillHeaders.orderingKey] = row.orderingKey;
     if (row.expiresAt !== null) headers[waybillHeaders.expiresAt] = row.expiresAt.getTime();
     if (row.priority !== null) headers[waybillHeaders.priority] = row.priority;
+    if (row.slot !== undefined) headers[waybillHeaders.slot] = row.slot;
   }
   // Broker priorities reach from 0 to 255; Waybill's integers are wider and live in the database.
   const priority = row.priority === null ? undefined : Math.min(9, Math.max(0, row.priority));
@@ -164,6 +171,10 @@ export interface Envelope {
   readonly runAt: Date | null;
   /** Event to publish when the job ends; null for none, and for foreign messages. */
   readonly onTerminal: string | null;
+  /** Concurrency key; null for none, and for foreign messages. */
+  readonly concurrencyKey: string | null;
+  /** Schema that the job's slot lies in; null where it was dispatched without one. */
+  readonly slot: string | null;
   /** Headers of the application, strings only; nothing of Waybill's or the broker's. */
   readonly headers: Readonly<Record<string, string>>;
   readonly payload: string;

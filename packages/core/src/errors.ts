@@ -348,9 +348,16 @@ export class RetryAfterError extends WaybillError {
   readonly code = "WAYBILL_RETRY_AFTER";
   /** Milliseconds; 0 or more. */
   readonly delayMs: number;
+  /** What else waits for so long: all jobs of the job's concurrency key, or of its queue. */
+  readonly closes: "key" | "queue" | undefined;
 
-  constructor(message: string, delayMs: number, options?: ErrorOptions) {
+  constructor(
+    message: string,
+    delayMs: number,
+    options?: ErrorOptions & { readonly closes?: "key" | "queue" | undefined },
+  ) {
     super(message, options);
     this.delayMs = Number.isFinite(delayMs) ? Math.max(0, delayMs) : 0;
+    this.closes = options?.closes;
   }
 }

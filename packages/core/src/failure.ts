@@ -24,6 +24,8 @@ export interface Failure {
   readonly fingerprint: string;
   /** Earliest next attempt that the handler asked for, in milliseconds from now. */
   readonly retryAfterMs: number | undefined;
+  /** What the handler wants to wait for so long besides the job itself. */
+  readonly closes: "key" | "queue" | undefined;
   /** False where trying again cannot help. */
   readonly retryable: boolean;
 }
@@ -199,6 +201,7 @@ function readFailure(error: unknown): Failure {
   const message = cleanText(messageOf(error), failureMessageLength);
   const waybill = isWaybillError(error) ? textOf(error, "code") : undefined;
   const delayMs = memberOf(error, "delayMs");
+  const closes = memberOf(error, "closes");
   const retryAfter =
     waybill === "WAYBILL_RETRY_AFTER" && typeof delayMs === "number" && delayMs >= 0
       ? Math.min(retryAfterMaxMs, delayMs)
@@ -209,6 +212,8 @@ function readFailure(error: unknown): Failure {
     stack: stackOf(error),
     fingerprint: fingerprintOf(failureClass, error, message),
     retryAfterMs: retryAfter,
+    closes:
+      retryAfter === undefined || (closes !== "key" && closes !== "queue") ? undefined : closes,
     retryable: waybill !== "WAYBILL_NON_RETRYABLE" && failurePolicies[failureClass].retryable,
   };
 }
@@ -222,6 +227,7 @@ export function statedFailure(failureClass: FailureClass, message: string): Fail
     stack: undefined,
     fingerprint: fingerprintOf(failureClass, undefined, clean),
     retryAfterMs: undefined,
+    closes: undefined,
     retryable: failurePolicies[failureClass].retryable,
   };
 }

@@ -58,6 +58,12 @@ export {
   UnknownJobError,
   WaybillError,
 } from "./errors.ts";
+export {
+  defineDependency,
+  type DependencyDefinition,
+  type DependencySettings,
+  type ResolvedDependencySettings,
+} from "./dependency.ts";
 export { defineEvent, type EventDefinition } from "./event.ts";
 export {
   decideFailure,
@@ -100,6 +106,21 @@ export {
   payloadDepthMax,
   type PayloadResult,
 } from "./payload.ts";
+export { defineQueue, type QueueDefinition } from "./queue.ts";
+export {
+  bucketOf,
+  type KeyLimits,
+  type KeySettings,
+  type OrderSettings,
+  type PrioritySettings,
+  queueSettingNames,
+  type QueueSettings,
+  queueSettings,
+  type RateLimit,
+  settingsMisfits,
+  type TypeLimits,
+  type WaitingLimits,
+} from "./queue-settings.ts";
 export {
   type InputOf,
   type OutputOf,

@@ -3,6 +3,7 @@ import { defaultRetryPolicy, type ResolvedRetryPolicy, type RetryPolicy } from "
 import type { ConfigIssue } from "./errors.ts";
 import { checkQueueName, checkTypeName } from "./names.ts";
 import { parseOptions } from "./options.ts";
+import { dependencyName } from "./queue-settings.ts";
 import type { InputOf, OutputOf, StandardSchema } from "./standard-schema.ts";
 import { isTerminalEvent, type TerminalEvent } from "./terminal-event.ts";
 import { type Upcaster, upcasterProblem, type UpcasterSteps, upcasterSteps } from "./upcasters.ts";
@@ -51,6 +52,11 @@ export interface JobOptions {
    * another one, or none.
    */
   readonly onTerminal?: TerminalEvent | undefined;
+  /**
+   * Names of the dependencies without which its jobs wait, 1 to 10; see `defineDependency`. The worker
+   * must know them. It makes the job's queue a governed one.
+   */
+  readonly dependsOn?: readonly string[] | undefined;
 }
 
 /** The numbers and names of {@link JobOptions}, with every default filled in. */
@@ -82,6 +88,8 @@ export interface JobDefinition<
   readonly upcasters: ReadonlyMap<number, Upcaster>;
   /** Name of the event that is published when a job ends. */
   readonly onTerminal: string | undefined;
+  /** Names of the dependencies without which its jobs wait. */
+  readonly dependsOn: readonly string[];
 }
 
 /** What `enqueue` takes as payload of a job. */
@@ -124,6 +132,7 @@ const retryPolicy: z.ZodType<ResolvedRetryPolicy, RetryPolicy> = z
 interface ParsedJobOptions extends ResolvedJobOptions {
   readonly upcasters: ReadonlyMap<number, Upcaster>;
   readonly onTerminal?: TerminalEvent | undefined;
+  readonly dependsOn?: readonly string[] | undefined;
 }
 
 /** What does not fit together; each value alone may be anything, which the schema reports. */
@@ -164,6 +173,7 @@ const jobOptions: z.ZodType<ParsedJobOptions, JobOptions> = z.strictObject({
       message: "expected an event made by defineTerminalEvent",
     })
     .optional(),
+  dependsOn: z.array(dependencyName).min(1).max(10).optional(),
 });
 
 /**
@@ -195,7 +205,7 @@ export function defineJob<
 ): JobDefinition<Name, Payload, Checkpoint, Result> {
   const { name, payload, checkpoint, result, ...options } = definition;
   checkTypeName(name);
-  const { upcasters, onTerminal, ...resolved } = parseOptions(
+  const { upcasters, onTerminal, dependsOn, ...resolved } = parseOptions(
     `defineJob("${name}")`,
     jobOptions,
     options,
@@ -210,5 +220,6 @@ export function defineJob<
     options: Object.freeze(resolved),
     upcasters,
     onTerminal: onTerminal?.name,
+    dependsOn: dependsOn ?? [],
   });
 }

@@ -48,6 +48,11 @@ export interface EnqueueOptions {
   readonly priority?: number | undefined;
   /** Jobs of one key are published in the order in which their transactions committed; 1 to 255 bytes. */
   readonly orderingKey?: string | undefined;
+  /**
+   * Whose job it is, a tenant's for example; 1 to 255 bytes. Governed queues limit and share by it; see
+   * `keys` of `defineQueue`.
+   */
+  readonly concurrencyKey?: string | undefined;
   /** Travels with the message, and is `job.correlationId` in the handler; at most 255 bytes. */
   readonly correlationId?: string | undefined;
   /**
@@ -140,6 +145,7 @@ const knownOptions: ReadonlySet<string> = new Set<keyof EnqueueOptions>([
   "expiresAt",
   "priority",
   "orderingKey",
+  "concurrencyKey",
   "correlationId",
   "headers",
   "onTerminal",
@@ -242,6 +248,7 @@ export function checkEnqueueOptions(
   if (issues.length > 0) throw new ConfigError(subject, issues);
   if (options.idempotencyKey !== undefined) checkKey("idempotency key", options.idempotencyKey);
   if (options.orderingKey !== undefined) checkKey("ordering key", options.orderingKey);
+  if (options.concurrencyKey !== undefined) checkKey("concurrency key", options.concurrencyKey);
   if (options.headers !== undefined) checkHeaders(jobName, options.headers);
 }
 
@@ -260,6 +267,9 @@ export function rowOfOptions(options: EnqueueOptions, own: OwnHeaders = {}): Enq
     ...(own.appId === undefined ? {} : { "app-id": own.appId }),
     ...options.headers,
     ...(own.onTerminal === undefined ? {} : { [waybillHeaders.onTerminal]: own.onTerminal }),
+    ...(options.concurrencyKey === undefined
+      ? {}
+      : { [waybillHeaders.concurrencyKey]: options.concurrencyKey }),
   };
   return {
     idempotency_key: options.idempotencyKey,

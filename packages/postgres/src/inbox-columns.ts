@@ -24,6 +24,9 @@ export function envelopeColumns(envelope: Envelope): Record<string, unknown> {
   ]);
   // Goes round with the message: a later claim may be the one that makes the inbox's row.
   if (envelope.onTerminal !== null) headers.push([waybillHeaders.onTerminal, envelope.onTerminal]);
+  if (envelope.concurrencyKey !== null) {
+    headers.push([waybillHeaders.concurrencyKey, clean(envelope.concurrencyKey)]);
+  }
   return {
     ...payloadOf(envelope),
     type: clean(envelope.type),

@@ -69,6 +69,8 @@ function envelopeOf({ row, queue }: Runnable): Envelope {
     expiresAt: job.expiresAt ?? null,
     runAt: null,
     onTerminal: job.onTerminal ?? null,
+    concurrencyKey: null,
+    slot: null,
     headers: job.headers,
     payload: row.body,
     payloadBase64: false,

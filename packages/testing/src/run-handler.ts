@@ -96,6 +96,8 @@ export async function runHandler<Tx, D extends JobDefinition | EventDefinition>(
     expiresAt: null,
     runAt: null,
     onTerminal: null,
+    concurrencyKey: null,
+    slot: null,
     headers: options.headers ?? {},
     payload: await bodyOf(job.name, job.payload, payload),
     payloadBase64: false,
