@@ -100,6 +100,20 @@ export {
   type OutboxOptions,
 } from "./outbox.ts";
 export {
+  type BacklogRow,
+  createGovernorStore,
+  type DispatchRef,
+  type FreedRow,
+  type GateRecord,
+  type Governance,
+  type GovernorStore,
+  type QueueRecord,
+  type ReadJob,
+  type Round,
+  type RoundResult,
+  type SlotRow,
+} from "./governor-store.ts";
+export {
   type CancelRequest,
   type ClaimedRow,
   type ClaimRequest,
@@ -107,6 +121,7 @@ export {
   createJobFence,
   type FailureOutcome,
   type FailureRecord,
+  type IdleDelivery,
   type InboxStore,
   type InboxStoreOptions,
   type JobFence,

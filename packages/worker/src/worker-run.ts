@@ -132,6 +132,7 @@ export class WorkerRun<Tx> {
       crashBudget: options.crashBudget,
       bootId,
       inFlight,
+      isHeldBack: () => false,
     });
     this.#queues = this.#queueNames().map(
       (name) => new WorkQueue(name, options.queues[name]?.concurrency ?? subscriptionConcurrency),
@@ -189,6 +190,7 @@ export class WorkerRun<Tx> {
       },
       settlements,
       news: this.#news,
+      blocksOrder: () => true,
       holdMs: options.holdMs,
       onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
@@ -293,6 +295,7 @@ export class WorkerRun<Tx> {
       parking: this.#parking,
       inFlight: this.#inFlight,
       bootId: () => this.#presence.bootId,
+      governs: () => false,
       accepts: () => this.#mayTake,
     });
     return (delivery) => intake.take(delivery);
