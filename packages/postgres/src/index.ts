@@ -48,6 +48,18 @@ export {
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
+export {
+  createFlowStore,
+  type DeclaredSettings,
+  type FlowNews,
+  type FlowReading,
+  type FlowStore,
+  type FlowStoreOptions,
+  type QueueFlow,
+  type QueueGate,
+  type QueueShare,
+  type ShareUse,
+} from "./flow-store.ts";
 export type { JobListener, Listening, ListenRequest } from "./job-listener.ts";
 export type {
   DeadLetterRecord,

@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "3140fe40206a7d04948e28cec3f23bd5e3fdea1b0d9ee07d0955cab5cc81cb7f",
+    hash: "fc4170a9efa44f5ea053b5ea16e1da27f160c75dfdbc083fa8941cccba45cd21",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1674,7 +1674,8 @@ create table waybill.worker_queue (
   queue text not null,
   concurrency integer not null,
   granted integer,
-  held integer,
+  held integer not null,
+  turn bigint not null default 0,
   constraint worker_queue_pkey primary key (worker, queue)
 ) with (fillfactor = 50);
 
@@ -1682,8 +1683,9 @@ comment on table waybill.worker_queue is 'Workers of each queue, with their shar
 comment on column waybill.worker_queue.worker is 'The worker (worker.id).';
 comment on column waybill.worker_queue.queue is 'Queue that it consumes.';
 comment on column waybill.worker_queue.concurrency is 'Jobs of the queue that it runs at a time, at most.';
-comment on column waybill.worker_queue.granted is 'Share that the relay gives it; null: there is no limit.';
-comment on column waybill.worker_queue.held is 'Share that it makes use of until it says less; null: none.';
+comment on column waybill.worker_queue.granted is 'Share that the relay gives it; null: there is no limit, or the relay has not seen the worker yet.';
+comment on column waybill.worker_queue.held is 'What it may be using, until it says less; its whole concurrency where there is no limit.';
+comment on column waybill.worker_queue.turn is 'One more with each change of held, so that a statement that comes late changes nothing.';
 
 -- Dependencies of jobs, each with a circuit breaker for the whole fleet.
 create table waybill.dependency (
@@ -1788,6 +1790,7 @@ export type QueryName =
   | "count_jobs"
   | "create_inbox_partition"
   | "create_outbox_partition"
+  | "declare_queue"
   | "dispatch_round"
   | "drop_inbox_partition"
   | "drop_outbox_partition"
@@ -1802,10 +1805,13 @@ export type QueryName =
   | "get_jobs"
   | "get_schema_version"
   | "get_server_facts"
+  | "grant_shares"
   | "guard_lease"
   | "heal_slots"
   | "hold_jobs"
+  | "hold_shares"
   | "hold_timer"
+  | "join_queues"
   | "list_dead_letters"
   | "list_default_inbox"
   | "list_default_outbox"
@@ -1843,6 +1849,8 @@ export type QueryName =
   | "read_checkpoint"
   | "read_cursor"
   | "read_dead_workers"
+  | "read_declared"
+  | "read_flow"
   | "read_freed"
   | "read_fresh_page"
   | "read_fresh_window"
@@ -2436,6 +2444,13 @@ group by c.queue, c.state
 order by c.queue, c.state`,
   create_inbox_partition: `select waybill.create_inbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
   create_outbox_partition: `select waybill.create_outbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
+  declare_queue: `insert into waybill.queue as q (name, declared)
+values ($1::text, $2::jsonb)
+on conflict (name) do update
+set declared = excluded.declared,
+    changed_at = clock_timestamp()
+where q.declared = $3::jsonb
+returning q.name`,
   dispatch_round: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
@@ -2951,6 +2966,122 @@ from waybill.migration`,
   current_setting('transaction_read_only') as readonly,
   current_database()::text as database,
   current_user::text as username`,
+  grant_shares: `with share as materialized (
+  select s.worker, s.queue, s.concurrency, s.granted, s.held
+  from waybill.worker_queue as s
+  where exists (select from waybill.relay as r where r.shard = 0 and r.epoch = $1::bigint)
+    and (
+      s.granted is not null
+      or exists (
+        select from waybill.queue as q where q.name = s.queue and q.settings ? 'concurrency'
+      )
+    )
+  order by s.queue, s.worker
+  for update of s
+),
+seen as materialized (
+  select
+    w.id,
+    w.state,
+    w.lease_until > statement_timestamp() as leased,
+    w.lease_until > statement_timestamp() - interval '1 second' as lately,
+    w.lock_key is not null
+    and w.heartbeat_at >= pg_postmaster_start_time()
+    and w.lock_key <> all (
+      array(
+        select l.classid::bigint << 32 | l.objid::bigint
+        from pg_catalog.pg_locks as l
+        where l.locktype = 'advisory'
+          and l.granted
+          and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+          and l.objsubid = 1
+      )
+    ) as missing
+  from waybill.worker as w
+  where w.id in (select s.worker from share as s)
+),
+judged as (
+  select
+    s.*,
+    (q.settings ->> 'concurrency')::integer as most,
+    v.id is not null and v.lately and not d.dead as counts,
+    coalesce(v.leased and not d.dead and v.state = 'running', false) as runs
+  from share as s
+  left join waybill.queue as q on q.name = s.queue
+  left join seen as v on v.id = s.worker
+  cross join lateral (
+    select coalesce(
+      v.missing and v.id in (select jsonb_array_elements_text($2::jsonb)::uuid), false
+    ) as dead
+  ) as d
+),
+able as (
+  select
+    j.*,
+    case when j.runs then j.concurrency else 0 end as weight,
+    sum(case when j.runs then j.concurrency else 0 end) over queue as weights,
+    sum(case when j.runs then j.concurrency else 0 end) over upto as weights_upto
+  from judged as j
+  where j.most is not null
+  window
+    queue as (partition by j.queue),
+    upto as (partition by j.queue order by j.worker)
+),
+wanted as (
+  select
+    a.*,
+    coalesce(
+      a.weights_upto * least(a.most, a.weights) / nullif(a.weights, 0)
+      - (a.weights_upto - a.weight) * least(a.most, a.weights) / nullif(a.weights, 0),
+      0
+    )::integer as want
+  from able as a
+),
+kept as (
+  select
+    w.*,
+    case when w.counts then greatest(least(coalesce(w.granted, 0), w.want), w.held) else 0 end as keeps
+  from wanted as w
+),
+raised as (
+  select
+    k.*,
+    k.most - sum(k.keeps) over queue as free,
+    greatest(0, k.want - k.keeps) as more,
+    sum(greatest(0, k.want - k.keeps)) over upto as more_upto
+  from kept as k
+  window
+    queue as (partition by k.queue),
+    upto as (partition by k.queue order by k.worker)
+),
+due as (
+  select
+    r.worker,
+    r.queue,
+    case
+      when r.more = 0 then r.want
+      else r.keeps + greatest(0, least(r.more, r.free - (r.more_upto - r.more)))
+    end as granted
+  from raised as r
+  union all
+  select j.worker, j.queue, null
+  from judged as j
+  where j.most is null
+),
+granted as (
+  update waybill.worker_queue as s
+  set granted = d.granted
+  from due as d
+  where s.worker = d.worker
+    and s.queue = d.queue
+    and s.granted is distinct from d.granted
+  returning s.worker
+)
+select
+  (select count(*) from granted as g)::integer as changed,
+  (
+    select coalesce(jsonb_agg(v.id), '[]'::jsonb)::text from seen as v where v.leased and v.missing
+  ) as missing`,
   guard_lease: `select i.token::text as token
 from waybill.inbox as i
 where i.id = ($1::text)::uuid
@@ -3005,6 +3136,41 @@ set fire_at = excluded.fire_at,
     owner = excluded.owner,
     parked_at = null
 returning t.id::text as id, t.queue`,
+  hold_shares: `with asked as materialized (
+  select
+    a.queue,
+    a.turn,
+    a.used,
+    exists (
+      select from waybill.queue as q where q.name = a.queue and q.settings ? 'concurrency'
+    ) as limited
+  from jsonb_to_recordset($2::jsonb) as a (queue text, turn bigint, used integer)
+),
+mine as materialized (
+  select s.queue
+  from waybill.worker_queue as s
+  where s.worker = $1::uuid
+    and s.queue in (select a.queue from asked as a)
+  order by s.queue
+  for update of s
+)
+update waybill.worker_queue as s
+set held = case
+      when s.granted is null and not a.limited then s.concurrency
+      else greatest(s.granted, a.used)
+    end,
+    turn = s.turn + 1
+from mine as m
+join asked as a on a.queue = m.queue
+where s.worker = $1::uuid
+  and s.queue = m.queue
+  and s.turn = a.turn
+returning
+  s.queue,
+  s.granted,
+  s.held,
+  s.turn::text as turn,
+  s.granted is null and not a.limited as free`,
   hold_timer: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -3019,6 +3185,11 @@ set fire_at = 'infinity',
 from due as d
 where t.id = d.id and t.queue = d.queue and t.kind = d.kind and t.dispatch = d.dispatch
 returning t.id::text as id`,
+  join_queues: `insert into waybill.worker_queue (worker, queue, concurrency, held)
+select $1::uuid, a.queue, a.concurrency, a.held
+from jsonb_to_recordset($2::jsonb) as a (queue text, concurrency integer, held integer)
+order by a.queue
+on conflict (worker, queue) do nothing`,
   list_dead_letters: `with input as materialized (
   select
     $1::text as queue,
@@ -3560,17 +3731,22 @@ where w.id = o.id
   from waybill.worker as w
   where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'
   limit $2::integer
+),
+shares as (
+  delete from waybill.worker_queue as s
+  where s.worker in (select o.id from old as o)
+    or not exists (select from waybill.worker as w where w.id = s.worker)
 )
 delete from waybill.worker as w
 using old as o
 where w.id = o.id`,
-  read_capacity: `select
-  q.queue,
-  sum(case when w.state = 'running' then q.concurrency else 0 end)::integer as capacity
-from waybill.worker_queue as q
-join waybill.worker as w on w.id = q.worker
-where waybill.worker_alive(w.id)
-group by q.queue`,
+  read_capacity: `select s.queue, count(*)::integer as workers, sum(s.concurrency)::integer as capacity
+from waybill.worker_queue as s
+join waybill.worker as w on w.id = s.worker
+where w.state = 'running'
+  and w.stop_requested is null
+  and waybill.worker_alive(w.id)
+group by s.queue`,
   read_checkpoint: `select c.checkpoint
 from waybill.checkpoint as c
 where c.id = $1::uuid
@@ -3601,6 +3777,77 @@ where w.lease_until <= statement_timestamp()
   and (w.swept_at is null or w.swept_at < w.lease_until)
 order by w.lease_until
 limit 1000`,
+  read_declared: `select q.name, q.declared::text as declared
+from waybill.queue as q
+where q.name in (select jsonb_array_elements_text($1::jsonb))`,
+  read_flow: `with asked as (
+  select jsonb_array_elements_text($3::jsonb) as name
+),
+news as (
+  select
+    (
+      select coalesce(
+        jsonb_agg(
+          jsonb_build_object(
+            'name', q.name,
+            'governed', q.governed,
+            'settings', q.settings,
+            'paused', q.paused_at is not null,
+            'closedMs', (extract(epoch from q.closed_until - statement_timestamp()) * 1000)::bigint
+          )
+        ),
+        '[]'::jsonb
+      )
+      from waybill.queue as q
+      where q.name in (select a.name from asked as a)
+    ) as queues,
+    (
+      select coalesce(
+        jsonb_agg(
+          jsonb_build_object(
+            'queue', g.queue,
+            'kind', g.kind,
+            'name', g.name,
+            'paused', g.paused_at is not null,
+            'closedMs', (extract(epoch from g.closed_until - statement_timestamp()) * 1000)::bigint
+          )
+        ),
+        '[]'::jsonb
+      )
+      from waybill.queue_gate as g
+      where g.queue in (select a.name from asked as a)
+        and (g.paused_at is not null or g.closed_until > statement_timestamp())
+    ) as gates,
+    (
+      select coalesce(jsonb_agg(d.name), '[]'::jsonb)
+      from waybill.dependency as d
+      where d.state = 'open'
+    ) as open
+)
+select
+  f.revision::text as revision,
+  f.id::text as flow,
+  (
+    select jsonb_build_object('queues', n.queues, 'gates', n.gates, 'open', n.open)::text
+    from news as n
+    where f.revision <> $2::bigint
+  ) as news,
+  (
+    select (extract(epoch from statement_timestamp() - r.lease_until) * 1000)::bigint::text
+    from waybill.relay as r
+    where r.shard = 0
+  ) as relay,
+  (
+    select coalesce(
+      jsonb_agg(
+        jsonb_build_object('queue', s.queue, 'granted', s.granted, 'held', s.held, 'turn', s.turn::text)
+      ),
+      '[]'::jsonb
+    )::text
+    from waybill.worker_queue as s
+    where s.worker = $1::uuid
+  ) as shares
+from waybill.flow as f`,
   read_freed: `delete from waybill.freed as f
 where f.n > $2::bigint
   and exists (select from waybill.relay as r where r.shard = 0 and r.epoch = $1::bigint)
@@ -4216,7 +4463,11 @@ set snapshot = '4:4:',
 from counted as c, term as t
 where r.shard = 0
 returning c.rows::text as rows`,
-  retire_worker: `delete from waybill.worker as w
+  retire_worker: `with shares as (
+  delete from waybill.worker_queue as s
+  where s.worker = $1::uuid
+)
+delete from waybill.worker as w
 where w.id = $1::uuid`,
   retry_job: `with input as materialized (
   select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason

@@ -5,6 +5,7 @@
  */
 
 import type { Logger } from "@waybill/core";
+import { createFlowStore } from "@waybill/postgres";
 import { type BrokerConnection, names as namesOf } from "@waybill/rabbitmq";
 import { CursorSaver } from "./cursor-saver.ts";
 import { DeadOwners } from "./dead-owners.ts";
@@ -17,6 +18,7 @@ import { keepPartitions } from "./partition-keeper.ts";
 import { loadCursor } from "./position-check.ts";
 import { prune } from "./pruner.ts";
 import type { DatabaseSession, RelayDatabase } from "./relay-database.ts";
+import { ShareGrants } from "./shares.ts";
 import { Term } from "./term.ts";
 import { fireDueTimers } from "./timers.ts";
 import { runUpkeep } from "./upkeep-loop.ts";
@@ -244,6 +246,11 @@ function startUpkeep(
     onLeases: () => wakeTimers?.(),
     onDispatched: () => wakeUp.hint(),
   });
+  const flow = createFlowStore(database.pool, {
+    schema: options.schema,
+    prepare: !database.pooled,
+  });
+  const shares = new ShareGrants(flow, context.term.epoch);
   const start = (
     name: string,
     work: () => Promise<number>,
@@ -263,6 +270,7 @@ function startUpkeep(
         wakeTimers = wake;
       },
     ),
+    start("shares of limits", () => shares.grant()),
     // One after the other: both lock the default partitions.
     start("housekeeping", () =>
       patiently(async (patient) => {

@@ -1,10 +1,10 @@
--- How many jobs of each queue the living workers run at a time, at most.
+-- What the living workers of each queue can run at a time. Those that drain do not count.
 --
--- Plan: worker_queue as a whole, which has a row for each queue of each worker. Caller: the relay's governor.
-select
-  q.queue,
-  sum(case when w.state = 'running' then q.concurrency else 0 end)::integer as capacity
-from waybill.worker_queue as q
-join waybill.worker as w on w.id = q.worker
-where waybill.worker_alive(w.id)
-group by q.queue
+-- Plan: reads worker_queue and worker, which have a row for each worker. Caller: the relay's dispatcher.
+select s.queue, count(*)::integer as workers, sum(s.concurrency)::integer as capacity
+from waybill.worker_queue as s
+join waybill.worker as w on w.id = s.worker
+where w.state = 'running'
+  and w.stop_requested is null
+  and waybill.worker_alive(w.id)
+group by s.queue
