@@ -5,7 +5,9 @@
  */
 
 import type { Logger } from "@waybill/core";
+import { createDependencyStore } from "@waybill/postgres";
 import { type BrokerConnection, names as namesOf } from "@waybill/rabbitmq";
+import { Breakers } from "./breakers.ts";
 import { CursorSaver } from "./cursor-saver.ts";
 import { DeadOwners } from "./dead-owners.ts";
 import type { Destinations } from "./destinations.ts";
@@ -172,7 +174,7 @@ function startUpkeep(
   wakeUp: WakeUp,
   signal: AbortSignal,
 ): readonly Promise<void>[] {
-  const { options, database, logger, random, failpoint } = context;
+  const { options, database, logger, random, failpoint, term } = context;
   const { store } = database;
   const patiently = async <T>(work: (patient: typeof store) => Promise<T>): Promise<T> => {
     const session = await database.openPatientSession();
@@ -194,6 +196,15 @@ function startUpkeep(
     failpoint,
     onLeases: () => wakeTimers?.(),
     onDispatched: () => wakeUp.hint(),
+  });
+  const breakers = new Breakers({
+    store: createDependencyStore(database.pool, {
+      schema: options.schema,
+      prepare: !database.pooled,
+    }),
+    epoch: term.epoch,
+    logger,
+    onChanged: () => wakeUp.hint(),
   });
   const start = (
     name: string,
@@ -228,5 +239,6 @@ function startUpkeep(
     // Apart: looking through a large inbox takes longer than a lease may wait.
     start("leases of dead owners", () => owners.fireLeases()),
     start("jobs of dead owners", () => owners.sweep()),
+    start("breakers", () => breakers.step()),
   ];
 }

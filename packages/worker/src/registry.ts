@@ -48,6 +48,8 @@ export interface Registration<Tx> {
   readonly timeoutMs: number;
   /** 0: `timeoutMs` and the worker's `abandonMs`. */
   readonly hardTimeoutMs: number;
+  /** Names of the dependencies of the definition. */
+  readonly dependsOn: readonly string[];
   readonly run:
     | {
         readonly kind: "plain";
@@ -134,6 +136,13 @@ export class Registry<Tx> {
     return [...this.#jobs.values()]
       .flatMap((versions) => [...versions.values()])
       .flatMap(({ run }) => (run.kind === "isolated" ? [run.handler] : []));
+  }
+
+  /** The handlers of jobs that depend on something. */
+  get dependents(): readonly Pick<Registration<Tx>, "name" | "dependsOn">[] {
+    return [...this.#jobs.values()]
+      .flatMap((versions) => [...versions.values()])
+      .filter(({ dependsOn }) => dependsOn.length > 0);
   }
 
   /** The only job of a queue, which its untyped messages are; undefined where there are several. */

@@ -19,6 +19,7 @@ import {
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
+import { WorkerDependencies } from "./dependencies.ts";
 import { Entrances } from "./entrances.ts";
 import { InFlight } from "./in-flight.ts";
 import { Intake } from "./intake.ts";
@@ -75,6 +76,7 @@ export class WorkerRun<Tx> {
   readonly #gate: DatabaseGate;
   readonly #presence: Presence;
   readonly #news: News;
+  readonly #dependencies: WorkerDependencies;
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
@@ -107,6 +109,7 @@ export class WorkerRun<Tx> {
     const { store } = ownDatabase;
     const settlements = createSettlements(store, this.#gate, random);
     this.#news = new News(store, logger);
+    this.#dependencies = new WorkerDependencies(options, ownDatabase, this.#gate, logger);
     this.#runner = this.#createRunner(settlements);
     const bootId = (): string | undefined => this.#presence.bootId;
     const inFlight = this.#inFlight;
@@ -189,6 +192,7 @@ export class WorkerRun<Tx> {
       },
       settlements,
       news: this.#news,
+      outcomes: this.#dependencies,
       holdMs: options.holdMs,
       onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
@@ -269,6 +273,7 @@ export class WorkerRun<Tx> {
     const declare = (): Promise<void> =>
       prepareTopology(this.#connection, topology, mode, this.#logger, signal);
     await declare();
+    await Promise.race([this.#dependencies.declare(), aborted(signal)]);
     this.#presence.start();
     await Promise.race([this.#firstAlive.promise, aborted(signal)]);
     signal.throwIfAborted();
@@ -376,6 +381,7 @@ export class WorkerRun<Tx> {
     }
     await within(1_000, this.#requests.stop());
     await within(1_000, this.#news.flush());
+    await within(1_000, this.#dependencies.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();
     await this.#connection.close();
