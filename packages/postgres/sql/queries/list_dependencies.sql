@@ -3,7 +3,10 @@
 -- Plan: reads dependency and its few outcomes. Caller: dependencies.ts.
 select (
     to_jsonb(d) || jsonb_build_object(
-      'probe_in_ms', greatest(0, (extract(epoch from d.probe_at - clock_timestamp()) * 1000)::bigint),
+      'probe_in_ms', case
+        when d.probe_at is not null
+        then greatest(0, (extract(epoch from d.probe_at - clock_timestamp()) * 1000)::bigint)
+      end,
       'succeeded', n.succeeded,
       'failed', n.failed
     )

@@ -12,7 +12,7 @@
 -- $1 epoch
 --
 -- Plan: reads dependency and its few outcomes; relay_pkey. Caller: the relay's breakers.
-with leading as materialized (
+with term as materialized (
   select r.epoch
   from waybill.relay as r
   where r.shard = 0 and r.epoch = $1::bigint and r.lease_until is not null
@@ -21,7 +21,7 @@ counted as materialized (
   select d.name, d.settings, d.state, d.manual, d.reason, d.probe_at, d.changed_at,
     coalesce(sum(o.failed), 0) as failed,
     coalesce(sum(o.succeeded + o.failed), 0) as attempts
-  from leading as l
+  from term as t
   cross join waybill.dependency as d
   left join waybill.dependency_outcome as o
     on o.dependency = d.name
