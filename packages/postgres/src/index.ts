@@ -45,6 +45,21 @@ export {
   type TypeOrmDataSourceLike,
   type TypeOrmManagerLike,
 } from "./adapters/typeorm-database.ts";
+export {
+  type BreakerActOptions,
+  createDependencies,
+  type Dependencies,
+  type DependenciesOptions,
+  type DependencyHistoryOptions,
+} from "./dependencies.ts";
+export type { BreakerState, DependencyEvent, DependencyRecord } from "./dependency-record.ts";
+export {
+  type BreakerView,
+  createDependencyStore,
+  type DependencyStore,
+  type DependencyStoreOptions,
+  type OutcomeReport,
+} from "./dependency-store.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";

@@ -227,6 +227,7 @@ export function createRelayStore(
     audit_log: sql.prune_audit_log,
     workers: sql.prune_workers,
     unheard_events: sql.prune_unheard_events,
+    dependency_events: sql.prune_dependency_events,
     inbox_default: sql.prune_inbox_default,
     outbox_default: sql.prune_outbox_default,
   };

@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "fc4170a9efa44f5ea053b5ea16e1da27f160c75dfdbc083fa8941cccba45cd21",
+    hash: "caea34f1f4aab83bf96c77cb7bec6b57126cd7a632a25c53feeedc9abc13b609",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1709,25 +1709,28 @@ comment on column waybill.dependency.state is 'closed: jobs go; open: they wait;
 comment on column waybill.dependency.manual is 'True where an operator opened it: only an operator closes it.';
 comment on column waybill.dependency.reason is 'Why it is in this state.';
 comment on column waybill.dependency.openings is 'How often it has opened since a probe succeeded; makes the pauses longer.';
-comment on column waybill.dependency.probe_at is 'When the next probe may go; null while it is closed.';
+comment on column waybill.dependency.probe_at is 'When the next probe may go; null where it is not open, or an operator opened it.';
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 create table waybill.dependency_outcome (
   dependency text not null,
+  since timestamptz not null,
   second timestamptz not null,
   succeeded integer not null default 0,
   failed integer not null default 0,
-  constraint dependency_outcome_pkey primary key (dependency, second)
+  constraint dependency_outcome_pkey primary key (dependency, since, second)
 ) with (fillfactor = 50);
 
-comment on table waybill.dependency_outcome is 'Outcomes of attempts by dependency and second; kept as long as the window of its breaker.';
+comment on table waybill.dependency_outcome is 'Outcomes of attempts that began after the last change of their dependency''s breaker, by the second in which they were told; kept as long as its window.';
 comment on column waybill.dependency_outcome.dependency is 'Name of the dependency.';
-comment on column waybill.dependency_outcome.second is 'Second in which the attempts ended.';
-comment on column waybill.dependency_outcome.succeeded is 'Attempts that succeeded.';
+comment on column waybill.dependency_outcome.since is 'dependency.changed_at as whoever wrote the row saw it: the rows of an earlier state are never counted.';
+comment on column waybill.dependency_outcome.second is 'Second in which the attempts were told of.';
+comment on column waybill.dependency_outcome.succeeded is 'Attempts that succeeded, or failed with a class that does not count.';
 comment on column waybill.dependency_outcome.failed is 'Attempts that failed with a class that counts.';
 
 create table waybill.dependency_event (
@@ -1740,8 +1743,8 @@ create table waybill.dependency_event (
   constraint dependency_event_pkey primary key (event_id)
 );
 
--- Read by list_dependency_events.sql and prune_dependency_events.sql.
-create index dependency_event_at_idx on waybill.dependency_event (dependency, at);
+-- Read by list_dependency_events.sql.
+create index dependency_event_dependency_idx on waybill.dependency_event (dependency, event_id);
 
 comment on table waybill.dependency_event is 'History of the breakers.';
 comment on column waybill.dependency_event.event_id is 'Order of the events.';
@@ -1970,11 +1973,13 @@ export type QueryName =
   | "check_unknown_types"
   | "check_workers"
   | "claim_deliveries"
+  | "close_dependency"
   | "complete_job"
   | "complete_jobs"
   | "count_jobs"
   | "create_inbox_partition"
   | "create_outbox_partition"
+  | "declare_dependencies"
   | "declare_queue"
   | "dispatch_round"
   | "drop_inbox_partition"
@@ -2000,6 +2005,8 @@ export type QueryName =
   | "list_dead_letters"
   | "list_default_inbox"
   | "list_default_outbox"
+  | "list_dependencies"
+  | "list_dependency_events"
   | "list_enqueued"
   | "list_inbox_partitions"
   | "list_jobs"
@@ -2016,11 +2023,13 @@ export type QueryName =
   | "next_timer"
   | "notify_jobs"
   | "notify_wake"
+  | "open_dependency"
   | "park_dispatches"
   | "park_messages"
   | "prune_audit_log"
   | "prune_checkpoints"
   | "prune_dead_letters"
+  | "prune_dependency_events"
   | "prune_failures"
   | "prune_idempotency_keys"
   | "prune_inbox_default"
@@ -2053,6 +2062,7 @@ export type QueryName =
   | "read_watched"
   | "read_window"
   | "record_migration"
+  | "record_outcomes"
   | "redispatch_orphans"
   | "register_worker"
   | "release_job"
@@ -2070,6 +2080,7 @@ export type QueryName =
   | "save_cursor"
   | "save_progress"
   | "start_inline"
+  | "step_breakers"
   | "take_term"
   | "tell_watchers"
   | "unwatch_jobs"
@@ -2515,6 +2526,34 @@ select
   c.owner::text as owner,
   coalesce(c.ended, false) as ended
 from claimed as c`,
+  close_dependency: `with input as materialized (
+  select $1::text as name, $2::text as actor, $3::text as reason
+),
+closed as (
+  update waybill.dependency as d
+  set state = 'closed',
+      manual = false,
+      reason = nullif(n.reason, ''),
+      openings = 0,
+      probe_at = null,
+      changed_at = clock_timestamp(),
+      changed_by = n.actor
+  from input as n
+  where d.name = n.name
+  returning d.name, d.state, d.reason, d.changed_by
+),
+noted as (
+  insert into waybill.dependency_event (dependency, state, reason, actor)
+  select c.name, c.state, c.reason, c.changed_by
+  from closed as c
+),
+audited as (
+  insert into waybill.audit_log (actor, action, detail)
+  select c.changed_by, 'close', concat(c.name, ': ' || c.reason)
+  from closed as c
+)
+select c.name
+from closed as c`,
   complete_job: `with completed as (
   update waybill.inbox as i
   set state = 'succeeded',
@@ -2629,6 +2668,19 @@ group by c.queue, c.state
 order by c.queue, c.state`,
   create_inbox_partition: `select waybill.create_inbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
   create_outbox_partition: `select waybill.create_outbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
+  declare_dependencies: `insert into waybill.dependency as d (name, settings)
+select r.name, r.settings
+from jsonb_to_recordset($1::jsonb) as r (name text, settings jsonb)
+where not exists (
+    select
+    from waybill.dependency as k
+    where k.name = r.name and k.settings = r.settings
+  )
+order by r.name
+on conflict (name) do update
+set settings = excluded.settings
+where d.settings is distinct from excluded.settings
+returning d.name`,
   declare_queue: `insert into waybill.queue as q (name, declared)
 values ($1::text, $2::jsonb)
 on conflict (name) do update
@@ -3410,6 +3462,36 @@ order by day`,
   list_default_outbox: `select distinct date_trunc('day', o.created_at, 'UTC') as day
 from waybill.outbox_default as o
 order by day`,
+  list_dependencies: `select (
+    to_jsonb(d) || jsonb_build_object(
+      'probe_in_ms', case
+        when d.probe_at is not null
+        then greatest(0, (extract(epoch from d.probe_at - clock_timestamp()) * 1000)::bigint)
+      end,
+      'succeeded', n.succeeded,
+      'failed', n.failed
+    )
+  )::text as dependency
+from waybill.dependency as d
+cross join lateral (
+  select coalesce(sum(o.succeeded), 0) as succeeded, coalesce(sum(o.failed), 0) as failed
+  from waybill.dependency_outcome as o
+  where o.dependency = d.name
+    and o.since = d.changed_at
+    and o.second > clock_timestamp() - (d.settings ->> 'windowMs')::double precision * interval '1 millisecond'
+) as n
+where $1::text in ('', d.name)
+order by d.name
+limit 10000`,
+  list_dependency_events: `with input as materialized (
+  select $1::text as name, ($2::text)::bigint as before, ($3::text)::bigint as rows_max
+)
+select to_jsonb(e)::text as event
+from waybill.dependency_event as e
+where e.dependency = (select n.name from input as n)
+  and e.event_id < (select n.before from input as n)
+order by e.event_id desc
+limit (select n.rows_max from input as n)`,
   list_enqueued: `with enqueued as (
   select
     o.id, o.kind, coalesce(o.queue, '') as queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
@@ -3646,6 +3728,34 @@ order by t.fire_at
 limit 1`,
   notify_jobs: `select pg_notify(replace('waybill.job', '"', ''), $1::text)::text as told`,
   notify_wake: `select pg_notify($1::text, '')`,
+  open_dependency: `with input as materialized (
+  select $1::text as name, $2::text as actor, $3::text as reason
+),
+opened as (
+  update waybill.dependency as d
+  set state = 'open',
+      manual = true,
+      reason = nullif(n.reason, ''),
+      openings = 0,
+      probe_at = null,
+      changed_at = clock_timestamp(),
+      changed_by = n.actor
+  from input as n
+  where d.name = n.name
+  returning d.name, d.state, d.reason, d.changed_by
+),
+noted as (
+  insert into waybill.dependency_event (dependency, state, reason, actor)
+  select o.name, o.state, o.reason, o.changed_by
+  from opened as o
+),
+audited as (
+  insert into waybill.audit_log (actor, action, detail)
+  select o.changed_by, 'open', concat(o.name, ': ' || o.reason)
+  from opened as o
+)
+select o.name
+from opened as o`,
   park_dispatches: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
@@ -3801,6 +3911,16 @@ where c.id = o.id and c.queue = o.queue and c.number = o.number`,
 delete from waybill.dead_letter as t
 using old as o
 where t.id = o.id and t.queue = o.queue`,
+  prune_dependency_events: `with old as materialized (
+  select e.event_id
+  from waybill.dependency_event as e
+  where e.at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+  order by e.event_id
+  limit $2::integer
+)
+delete from waybill.dependency_event as e
+using old as o
+where e.event_id = o.event_id`,
   prune_failures: `with old as materialized (
   select t.failure_id
   from waybill.failure as t
@@ -4430,6 +4550,35 @@ from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
   record_migration: `insert into waybill.migration (version, name, hash)
 values (:version, ':name', ':hash')`,
+  record_outcomes: `with relaxed as materialized (
+  select set_config('synchronous_commit', 'off', true) as value
+),
+told as materialized (
+  select d.name, d.changed_at, r.attempts,
+    case
+      when r.failure_class is null then false
+      when d.settings -> 'classes' ? r.failure_class then true
+      when r.failure_class not in ('crashed', 'expired', 'no_handler', 'undecodable') then false
+    end as failed
+  from jsonb_to_recordset($1::jsonb) as r (
+    dependency text, failure_class text, age_ms double precision, attempts integer
+  )
+  join waybill.dependency as d on d.name = r.dependency
+  cross join relaxed as x
+  where x.value = 'off'
+    and statement_timestamp() - r.age_ms * interval '1 millisecond' >= d.changed_at
+)
+insert into waybill.dependency_outcome as o (dependency, since, second, succeeded, failed)
+select t.name, t.changed_at, date_trunc('second', statement_timestamp()),
+  coalesce(sum(t.attempts) filter (where not t.failed), 0),
+  coalesce(sum(t.attempts) filter (where t.failed), 0)
+from told as t
+where t.failed is not null
+group by t.name, t.changed_at
+order by t.name, t.changed_at
+on conflict (dependency, since, second) do update
+set succeeded = o.succeeded + excluded.succeeded,
+    failed = o.failed + excluded.failed`,
   redispatch_orphans: `with abandoned as materialized (
   select i.id, i.queue, i.dispatch
   from waybill.inbox as i
@@ -4804,6 +4953,99 @@ set state = 'running',
     attempt = excluded.attempt,
     token = i.token + 1
 returning i.token::text as token`,
+  step_breakers: `with term as materialized (
+  select r.epoch
+  from waybill.relay as r
+  where r.shard = 0 and r.epoch = $1::bigint and r.lease_until is not null
+),
+counted as materialized (
+  select d.name, d.settings, d.state, d.manual, d.reason, d.probe_at, d.changed_at,
+    coalesce(sum(o.failed), 0) as failed,
+    coalesce(sum(o.succeeded + o.failed), 0) as attempts
+  from term as t
+  cross join waybill.dependency as d
+  left join waybill.dependency_outcome as o
+    on o.dependency = d.name
+    and o.since = d.changed_at
+    and (
+      d.state <> 'closed'
+      or o.second > statement_timestamp() - (d.settings ->> 'windowMs')::double precision * interval '1 millisecond'
+    )
+  group by d.name
+),
+decided as materialized (
+  select c.name, c.changed_at, c.failed, c.attempts,
+    case
+      when c.state = 'closed'
+        and c.failed > 0
+        and c.attempts >= (c.settings ->> 'minimum')::integer
+        and c.failed >= (c.settings ->> 'failureRate')::numeric * c.attempts
+      then 'open'
+      when c.state = 'open' and not c.manual and c.probe_at <= statement_timestamp() then 'half_open'
+      when c.state = 'half_open' and c.failed > 0 then 'open'
+      when c.state = 'half_open' and c.attempts > 0 then 'closed'
+    end as next
+  from counted as c
+),
+moved as (
+  update waybill.dependency as d
+  set state = coalesce(x.next, d.state),
+      reason = case
+        when x.next is null then d.reason
+        when x.next = 'half_open' then 'a probe is due'
+        when x.next = 'closed' then 'a probe succeeded'
+        when d.state = 'half_open' then 'a probe failed'
+        else format(
+          '%s of %s attempts failed within %s s',
+          x.failed, x.attempts, trim_scale((d.settings ->> 'windowMs')::numeric / 1000)
+        )
+      end,
+      openings = case x.next when 'open' then d.openings + 1 when 'closed' then 0 else d.openings end,
+      probe_at = case
+        when x.next = 'open' then statement_timestamp() + interval '1 millisecond' * least(
+          (d.settings ->> 'openMaxMs')::double precision,
+          (d.settings ->> 'openMs')::double precision * power(2, least(d.openings, 30))
+        )
+        when x.next is null and d.probe_at is not null then least(
+          d.probe_at,
+          statement_timestamp() + interval '1 millisecond' * (d.settings ->> 'openMaxMs')::double precision
+        )
+      end,
+      changed_at = statement_timestamp(),
+      changed_by = case when x.next is null then d.changed_by else 'waybill' end
+  from decided as x
+  where d.name = x.name
+    and d.changed_at = x.changed_at
+    and (x.next is not null or d.changed_at > statement_timestamp())
+  returning d.name, d.state, d.reason, d.probe_at, x.next
+),
+noted as (
+  insert into waybill.dependency_event (dependency, state, reason, actor)
+  select m.name, m.state, m.reason, 'waybill'
+  from moved as m
+  where m.next is not null
+  order by m.name
+),
+forgotten as (
+  delete from waybill.dependency_outcome as o
+  using counted as c
+  where o.dependency = c.name
+    and (
+      o.since <> c.changed_at
+      or o.second < statement_timestamp() - (c.settings ->> 'windowMs')::double precision * interval '1 millisecond'
+      or o.second > statement_timestamp() + interval '1 minute'
+    )
+)
+select
+  c.name,
+  coalesce(m.state, c.state) as state,
+  case when m.name is null then c.reason else m.reason end as reason,
+  (
+    extract(epoch from case when m.name is null then c.probe_at else m.probe_at end - statement_timestamp()) * 1000
+  )::double precision as "probeMs"
+from counted as c
+left join moved as m on m.name = c.name
+order by c.name`,
   take_term: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
