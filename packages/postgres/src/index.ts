@@ -96,6 +96,7 @@ export {
   createOutbox,
   type EnqueueItem,
   type EnqueueReceipt,
+  type EnqueueRefusal,
   type Outbox,
   type OutboxOptions,
 } from "./outbox.ts";
