@@ -48,6 +48,7 @@ export {
   NotInTransactionError,
   PayloadError,
   PayloadUnavailableError,
+  QueueFullError,
   PublishError,
   type PublishErrorReason,
   RetryAfterError,

@@ -123,6 +123,7 @@ export {
   createOutbox,
   type EnqueueItem,
   type EnqueueReceipt,
+  type EnqueueRefusal,
   type Outbox,
   type OutboxOptions,
 } from "./outbox.ts";

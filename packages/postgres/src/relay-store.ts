@@ -238,6 +238,7 @@ export function createRelayStore(
     ...partitionStatements(run, sql),
     prune: async (what, ageMs, limit) => (await run(prunes[what], [ageMs, limit])).count,
     pruneIdempotencyKeys: async (limit) => (await run(sql.prune_idempotency_keys, [limit])).count,
+    pruneWaiting: async (limit) => (await run(sql.prune_waiting, [limit])).count,
     async fireLeases(limit, missingBefore) {
       const { rows } = await run<{ owner: string; jobs: number; runs: boolean }>(sql.fire_leases, [
         limit,

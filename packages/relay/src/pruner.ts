@@ -35,6 +35,7 @@ export async function prune(options: PrunerOptions): Promise<number> {
     return deleted;
   };
   await repeat(() => store.pruneIdempotencyKeys(batch));
+  await repeat(() => store.pruneWaiting(batch));
   await repeat(() => store.prune("failures", historyRetentionMs, batch));
   await repeat(() => store.prune("results", historyRetentionMs, batch));
   await repeat(() => store.prune("dead_letters", historyRetentionMs, batch));
