@@ -1770,9 +1770,699 @@ comment on table waybill.audit_log is 'Who did what: cancel, retry (from the CLI
   },
   {
     version: 9,
+    name: "bounded_queues",
+    hash: "4b5b46845fd8f2c96fddceaf83846bb16826265c29301708aadb489f4320ee44",
+    text: `-- Queues with a maximum of waiting jobs. waybill.enqueue calls admit_jobs before it writes jobs and
+-- make_room after it; the rows of waiting go when their jobs are dispatched, cancelled or dropped.
+
+-- Ids come from the producers' clocks, and may be any: the order of waiting is a number of its own.
+alter table waybill.waiting
+  add column n bigint generated always as identity,
+  drop constraint waiting_pkey,
+  add constraint waiting_pkey primary key (queue, key, n),
+  set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+-- Read by waybill.admit_jobs and waybill.drop_oldest.
+create index waiting_queue_n_idx on waybill.waiting (queue, n);
+comment on column waybill.waiting.n is 'Order in which they were enqueued.';
+
+-- Cancels the jobs of a full queue, or of one of its keys, that have waited longest.
+--
+-- Nobody is waited for: a job that another transaction holds is being dispatched, replaced or cancelled,
+-- and the next one goes instead of it. Rows are locked in the order in which the relay locks them.
+create function waybill.drop_oldest(queue_name text, only_key text, jobs_max bigint) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  excess bigint;
+  oldest record;
+  dropped uuid[] := '{}';
+begin
+  select count(*) - jobs_max into excess
+  from waybill.waiting as w
+  where w.queue = queue_name and (only_key is null or w.key = only_key);
+
+  for oldest in
+    select w.id, w.key, w.n
+    from waybill.waiting as w
+    where excess > 0 and w.queue = queue_name and (only_key is null or w.key = only_key)
+    order by w.n
+  loop
+    exit when excess <= 0;
+    perform from waybill.backlog as b where b.id = oldest.id and b.queue = queue_name for update skip locked;
+    continue when not found
+      and exists (select from waybill.backlog as b where b.id = oldest.id and b.queue = queue_name);
+    perform from waybill.timer as t
+    where t.id = oldest.id and t.queue = queue_name and t.kind = 'job' for update skip locked;
+    continue when not found
+      and exists (select from waybill.timer as t where t.id = oldest.id and t.queue = queue_name and t.kind = 'job');
+    perform from waybill.waiting as w
+    where w.queue = queue_name and w.key = oldest.key and w.n = oldest.n for update skip locked;
+    continue when not found;
+
+    -- One statement, so that the trigger that tells a job's end sees why it has ended. What has started
+    -- in the meantime is left alone, and does not wait.
+    with job as (
+      (
+        select t.type, t.dispatch, t.headers, t.enqueued_at
+        from waybill.timer as t
+        where t.id = oldest.id and t.queue = queue_name and t.kind = 'job'
+      )
+      union all
+      (
+        select o.type, o.dispatch, o.headers, o.enqueued_at
+        from waybill.outbox as o
+        where o.id = oldest.id and o.queue = queue_name and o.kind = 'job'
+      )
+      limit 1
+    ),
+    cancelled as (
+      insert into waybill.inbox as i (
+        id, queue, type, state, dispatch, enqueued_at, finished_at, cancel_requested_at, on_terminal
+      )
+      select
+        oldest.id, queue_name, j.type, 'cancelled', j.dispatch, j.enqueued_at, clock_timestamp(), clock_timestamp(),
+        -- From a header that any caller can set: what is no name is no event.
+        substring(j.headers ->> 'waybill-on-terminal' from '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$')
+      from job as j
+      on conflict (id, queue) do update
+      set state = 'cancelled',
+          finished_at = excluded.finished_at,
+          cancel_requested_at = excluded.cancel_requested_at
+      where i.state = 'queued'
+      returning i.id
+    ),
+    timers as (
+      delete from waybill.timer as t
+      using cancelled as c
+      where t.id = c.id and t.queue = queue_name and t.kind = 'job'
+    ),
+    turns as (
+      delete from waybill.backlog as b
+      using cancelled as c
+      where b.id = c.id and b.queue = queue_name
+    ),
+    counted_out as (
+      delete from waybill.waiting as w
+      where w.queue = queue_name and w.key = oldest.key and w.n = oldest.n
+    ),
+    noted as (
+      insert into waybill.audit_log (actor, action, id, queue, detail)
+      select
+        'waybill', 'drop', c.id, queue_name,
+        format('the queue was full: at most %s jobs%s may wait', jobs_max, ' of key "' || only_key || '"')
+      from cancelled as c
+    )
+    select dropped || array(select c.id from cancelled as c) into dropped;
+    excess := excess - 1;
+  end loop;
+
+  if dropped <> '{}' then
+    insert into waybill.freed (queue, changed) values (queue_name, dropped);
+  end if;
+end
+$$;
+
+comment on function waybill.drop_oldest(text, text, bigint) is 'Cancels the jobs of a full queue, or of one of its keys, that have waited longest and have not started.';
+
+-- Counts new jobs where their queue has a maximum; refuses them where it is full and says so.
+create function waybill.admit_jobs(jobs jsonb, ids uuid[], skipped boolean[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  bounded record;
+  crowded record;
+begin
+  -- In one order for all callers, so that two bulk enqueues cannot deadlock.
+  for bounded in
+    select
+      q.name,
+      (q.settings -> 'maxWaiting' ->> 'jobs')::bigint as jobs_max,
+      (q.settings -> 'maxWaiting' ->> 'perKey')::bigint as key_max,
+      coalesce(q.settings -> 'maxWaiting' ->> 'whenFull', 'refuse') = 'refuse' as refuses
+    from waybill.queue as q
+    where q.settings -> 'maxWaiting' is not null
+      and q.name in (
+        select e.job ->> 'queue' from jsonb_array_elements(jobs) with ordinality as e (job, n) where not skipped[e.n]
+      )
+    order by q.name
+  loop
+    perform pg_advisory_xact_lock(hashtextextended('waybill.waiting ' || bounded.name, 0));
+    insert into waybill.waiting (queue, key, id)
+    select
+      bounded.name,
+      coalesce(e.job ->> 'concurrency_key', e.job -> 'headers' ->> 'waybill-concurrency-key', ''),
+      ids[e.n]
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+    where e.job ->> 'queue' = bounded.name and not skipped[e.n]
+    order by e.n;
+    continue when not bounded.refuses;
+
+    select c.key, c.jobs_max into crowded
+    from (
+      select w.key, bounded.key_max as jobs_max
+      from waybill.waiting as w
+      where bounded.key_max is not null
+        and w.queue = bounded.name
+        and w.key <> ''
+        and w.key in (select own.key from waybill.waiting as own where own.id = any (ids))
+      group by w.key
+      having count(*) > bounded.key_max
+      union all
+      select null, bounded.jobs_max
+      from waybill.waiting as w
+      where bounded.jobs_max is not null and w.queue = bounded.name
+      having count(*) > bounded.jobs_max
+    ) as c
+    order by c.key
+    limit 1;
+    if found then
+      raise exception using
+        errcode = 'WB001',
+        message = 'waybill.enqueue: the queue is full: '
+          || jsonb_build_object('key', crowded.key, 'max', crowded.jobs_max, 'queue', bounded.name)::text,
+        hint = 'Roll back, or go back to a savepoint, and enqueue again later; or raise maxWaiting of the queue.';
+    end if;
+  end loop;
+end
+$$;
+
+comment on function waybill.admit_jobs(jsonb, uuid[], boolean[]) is 'Counts new jobs of queues with a maximum of waiting jobs; raises WB001 where one is full and refuses.';
+
+-- Makes room in full queues that drop their oldest jobs. Runs once the new jobs are written: of one
+-- enqueue with more jobs than the queue may hold, the first ones go too.
+create function waybill.make_room(ids uuid[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  bounded record;
+  crowded text;
+begin
+  for bounded in
+    select
+      q.name,
+      (q.settings -> 'maxWaiting' ->> 'jobs')::bigint as jobs_max,
+      (q.settings -> 'maxWaiting' ->> 'perKey')::bigint as key_max
+    from waybill.queue as q
+    where q.settings -> 'maxWaiting' ->> 'whenFull' = 'drop_oldest'
+      and q.name in (select w.queue from waybill.waiting as w where w.id = any (ids))
+    order by q.name
+  loop
+    for crowded in
+      select distinct w.key
+      from waybill.waiting as w
+      where bounded.key_max is not null and w.id = any (ids) and w.queue = bounded.name and w.key <> ''
+      order by w.key
+    loop
+      perform waybill.drop_oldest(bounded.name, crowded, bounded.key_max);
+    end loop;
+    if bounded.jobs_max is not null then
+      perform waybill.drop_oldest(bounded.name, null, bounded.jobs_max);
+    end if;
+  end loop;
+end
+$$;
+
+comment on function waybill.make_room(uuid[]) is 'Cancels the oldest waiting jobs of full queues that drop them.';
+
+-- As before, and jobs that were dropped say so.
+create or replace function waybill.publish_job_end() returns trigger
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  failed_class text;
+  failed_message text;
+  cancel_actor text;
+  cancel_reason text;
+begin
+  if new.state = 'failed' then
+    select f.failure_class, f.message into failed_class, failed_message
+    from waybill.failure as f
+    where f.id = new.id and f.queue = new.queue
+    order by f.failure_id desc
+    limit 1;
+  elsif new.state = 'cancelled' then
+    select a.actor, a.detail into cancel_actor, cancel_reason
+    from waybill.audit_log as a
+    where a.id = new.id and a.queue = new.queue and a.action in ('cancel', 'drop')
+    order by a.audit_id desc
+    limit 1;
+  end if;
+  insert into waybill.outbox (id, kind, type, payload, correlation_id, enqueued_at)
+  values (
+    waybill.new_id(),
+    'event',
+    new.on_terminal,
+    json_build_object(
+      'jobId', new.id,
+      'jobName', new.type,
+      'queue', new.queue,
+      'state', new.state,
+      'attempt', new.attempt,
+      'enqueuedAt', to_char(new.enqueued_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'finishedAt', to_char(new.finished_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'result', (
+        select r.result::json
+        from waybill.result as r
+        where new.state = 'succeeded' and r.id = new.id and r.queue = new.queue
+      ),
+      'failureClass', failed_class,
+      'failureMessage', failed_message,
+      'cancelledBy', case when new.state = 'cancelled' then coalesce(cancel_actor, 'waybill') end,
+      'cancelReason', case
+        when new.state <> 'cancelled' then null
+        when cancel_actor is null then 'expired before it could start'
+        else cancel_reason
+      end
+    )::text,
+    -- The job's id leads from the event back to the job.
+    new.id::text,
+    clock_timestamp()
+  );
+  return null;
+end
+$$;
+`,
+  },
+  {
+    version: 10,
+    name: "pending_jobs",
+    hash: "863b78c7306f83d2317837f2c67c88c46afea66f89ac097cc2124a9a4e66b370",
+    text: `-- Jobs that wait for their time or their turn: keys that are free once their job has started, and waiting
+-- jobs that a later enqueue gives another content.
+
+alter table waybill.idempotency_key
+  drop constraint idempotency_key_mode_known,
+  add constraint idempotency_key_mode_known check (mode in ('for_a_time', 'until_start', 'until_end'));
+comment on column waybill.idempotency_key.mode is 'for_a_time: until expires_at; until_start: until the job has been claimed; until_end: until the job has ended.';
+comment on column waybill.idempotency_key.expires_at is 'End of mode for_a_time; null with the others.';
+
+-- True once the job has been claimed for the first time; one that waits for a retry has started. Events
+-- and routes are claimed by many or by nobody: they have started once the relay has published them.
+-- Volatile as job_ended is.
+create function waybill.job_started(job_id uuid) returns boolean
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  select
+    exists (select from waybill.inbox as i where i.id = job_id and i.state <> 'queued')
+    or waybill.job_ended(job_id)
+    or (
+      not exists (select from waybill.timer as t where t.id = job_id)
+      and exists (
+        select
+        from waybill.outbox as o
+        join waybill.relay as r on r.shard = 0
+        where o.id = job_id and o.kind in ('event', 'route') and pg_visible_in_snapshot(o.tx, r.snapshot)
+      )
+    )
+$$;
+
+comment on function waybill.job_started(uuid) is 'True once the job has been claimed, has ended, or is so old that nothing of it is left.';
+
+-- What two jobs have to agree in so that one can take the place of the other.
+create function waybill.job_target(job jsonb) returns text[]
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+  select array[
+    coalesce(job ->> 'kind', 'job'),
+    job ->> 'queue',
+    job ->> 'ordering_key',
+    coalesce(job ->> 'concurrency_key', job -> 'headers' ->> 'waybill-concurrency-key'),
+    job ->> 'exchange',
+    job ->> 'routing_key'
+  ]
+$$;
+
+comment on function waybill.job_target(jsonb) is 'What two jobs have to agree in so that one can take the place of the other.';
+
+-- Gives a job that waits, and has not started, the content of another one. False where it does not wait
+-- any more, or is for another queue or key.
+--
+-- Whoever moves the row on at the same time is waited for, and then it is not here any more; what this
+-- has changed stays locked until the transaction ends, and is left alone meanwhile. A due job is not
+-- touched: callers one after the other could keep it locked for ever.
+create function waybill.replace_pending(job_id uuid, job jsonb) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  new_queue constant text := job ->> 'queue';
+  new_kind constant text := coalesce(job ->> 'kind', 'job');
+  new_key constant text := coalesce(job ->> 'concurrency_key', job -> 'headers' ->> 'waybill-concurrency-key');
+  new_version constant integer := coalesce((job ->> 'version')::integer, 1);
+  new_payload constant text := coalesce(job ->> 'body', (job -> 'payload')::text, 'null');
+  new_headers jsonb := case when jsonb_typeof(job -> 'headers') = 'object' then job -> 'headers' end;
+  new_priority constant integer := (job ->> 'priority')::integer;
+  new_expiry constant timestamptz := (job ->> 'expires_at')::timestamptz;
+  debounce constant interval := (job ->> 'debounce_ms')::numeric * interval '1 millisecond';
+  debounce_max constant interval :=
+    coalesce((job ->> 'debounce_max_ms')::numeric * interval '1 millisecond', 10 * debounce);
+begin
+  if job ->> 'concurrency_key' is not null then
+    new_headers := coalesce(new_headers, '{}') || jsonb_build_object('waybill-concurrency-key', new_key);
+  end if;
+
+  update waybill.timer as t
+  set version = new_version,
+      payload = new_payload,
+      payload_base64 = false,
+      headers = new_headers,
+      priority = new_priority,
+      correlation_id = job ->> 'correlation_id',
+      expires_at = new_expiry,
+      fire_at = least(clock_timestamp() + debounce, t.enqueued_at + debounce_max)
+  where t.id = job_id
+    and t.queue = coalesce(new_queue, '')
+    and t.kind = new_kind
+    and t.reason = 'delay'
+    and t.fire_at > clock_timestamp()
+    and t.ordering_key is not distinct from job ->> 'ordering_key'
+    and t.headers ->> 'waybill-concurrency-key' is not distinct from new_key
+    and t.exchange is not distinct from job ->> 'exchange'
+    and t.routing_key is not distinct from job ->> 'routing_key'
+    and not exists (select from waybill.inbox as i where i.id = job_id and i.state <> 'queued');
+  if found then
+    return true;
+  end if;
+
+  -- Of another version the payload must not go with this one's: a dispatch at the same moment may have
+  -- read the rest of the envelope already.
+  update waybill.backlog as b
+  set payload = new_payload,
+      priority = coalesce(new_priority, 0)
+  where b.id = job_id
+    and b.queue = new_queue
+    and b.key = coalesce(new_key, '')
+    and b.ordering_key is not distinct from job ->> 'ordering_key'
+    and not exists (select from waybill.inbox as i where i.id = job_id and i.state <> 'queued')
+    and exists (
+      select
+      from waybill.outbox as o
+      where o.id = job_id and o.kind = 'job' and o.queue = new_queue and o.version = new_version
+    );
+  if not found then
+    return false;
+  end if;
+  update waybill.outbox as o
+  set payload = new_payload,
+      payload_base64 = false,
+      headers = new_headers,
+      priority = new_priority,
+      correlation_id = job ->> 'correlation_id',
+      expires_at = new_expiry
+  where o.id = job_id and o.kind = 'job' and o.queue = new_queue;
+  insert into waybill.freed (queue, changed) values (new_queue, array[job_id]);
+  return true;
+end
+$$;
+
+comment on function waybill.replace_pending(uuid, jsonb) is 'Gives a job that still waits the content of another one, and puts it off; false where it does not wait any more.';
+`,
+  },
+  {
+    version: 11,
+    name: "enqueue",
+    hash: "5ca3ee3f2df7069b09729538655981bab848d9c4d34fbcf879ed459c9a452198",
+    text: `-- waybill.enqueue(jobs): the one way in, callable from any language.
+--
+-- jobs: a JSON array of objects with
+--   type             text, required
+--   queue            text; required for kind job
+--   kind             'job' (default), 'event', 'route'
+--   payload          any JSON value; or body: the exact JSON text to send (one of the two)
+--   id               uuid; made here where absent
+--   version          integer, default 1
+--   headers          object of strings
+--   priority         integer
+--   ordering_key, correlation_id
+--   concurrency_key  text of 1 to 255 bytes; the same as the header waybill-concurrency-key, and wins over it
+--   exchange, routing_key            of kind route
+--   run_at (timestamptz) or delay_ms (number): not before
+--   debounce_ms      number: not before so many milliseconds after the last enqueue of its key (see below)
+--   debounce_max_ms  number: but no later than so many after the first, default 10 * debounce_ms
+--   expires_at       timestamptz
+--   idempotency_key  text, with idempotency_mode 'for_a_time' (default), 'until_start' or 'until_end', and
+--                    idempotency_ttl_ms (default 86400000) for the first
+-- hint: wakes the relay at commit.
+-- Returns one row per job, in order: its id (the first job's where the key was taken) and whether
+-- it was deduplicated.
+--
+-- With debounce_ms the mode is until_start, and an enqueue whose key stands for a job that still waits
+-- (delayed, or in the backlog of a governed queue) replaces that job's content and puts it off. Whatever
+-- else the key stands for, a due, dispatched or running job, is left alone: the key goes to a new job. So
+-- the last content always runs, and starts after the transaction that gave it.
+--
+-- Where a queue has a maximum of waiting jobs and is full, raises SQLSTATE WB001 with a JSON object
+-- {key, max, queue} in the message, or cancels the jobs that have waited longest. Enqueues to such a queue
+-- take turns, from here to the end of their transactions.
+
+create or replace function waybill.enqueue(jobs jsonb, hint boolean default true)
+returns table (id text, deduplicated text)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  instant constant timestamptz := clock_timestamp();
+  refused record;
+  keyed record;
+  taken_by uuid;
+  -- Ids by place in the array; ids of deduplicated jobs are replaced by the first job's.
+  ids uuid[];
+  duplicate boolean[];
+  -- True where nothing is written for the place.
+  skipped boolean[];
+  -- Place that the last key which was given away went to.
+  earlier integer;
+  bounded boolean;
+begin
+  if jsonb_typeof(jobs) is distinct from 'array' then
+    raise exception 'waybill.enqueue needs a JSON array of jobs, got %', coalesce(jsonb_typeof(jobs), 'null')
+      using errcode = 'invalid_parameter_value', hint = 'Wrap a single job in [ ].';
+  end if;
+
+  -- The first job that is wrong, with what is wrong. Delayed jobs meet no constraint before they
+  -- fire, when nobody is there to be told.
+  select c.n - 1 as index, c.fault into refused
+  from (
+    select
+      e.n,
+      case
+        when jsonb_typeof(e.job) <> 'object' then 'is not an object'
+        when not coalesce(length(e.job ->> 'type') between 1 and 255, false) then 'needs a type of 1 to 255 characters'
+        when coalesce(e.job ->> 'kind', 'job') not in ('job', 'event', 'route') then 'has a kind that is not job, event or route'
+        when coalesce(e.job ->> 'kind', 'job') = 'job' and e.job ->> 'queue' is null then 'needs a queue'
+        when coalesce(e.job ->> 'kind', 'job') <> 'job' and e.job ->> 'queue' is not null then 'has a queue, which only kind job has'
+        when e.job ->> 'queue' !~ '^[a-z0-9][a-z0-9._-]{0,62}$' then 'has a queue name with other than a-z, 0-9, dot, _ and -'
+        when (e.job ->> 'kind' is not distinct from 'route') <> (e.job ->> 'exchange' is not null and e.job ->> 'routing_key' is not null)
+          then 'needs exchange and routing_key together with kind route, and only with it'
+        when e.job ? 'body' and e.job ? 'payload' then 'has both payload and body'
+        when e.job ? 'body' and jsonb_typeof(e.job -> 'body') <> 'string' then 'has a body that is not a text'
+        when jsonb_typeof(e.job -> 'headers') not in ('object', 'null') then 'has headers that are not an object'
+        when jsonb_typeof(e.job -> 'headers') = 'object'
+          and exists (select from jsonb_each(e.job -> 'headers') as h where jsonb_typeof(h.value) <> 'string')
+          then 'has a header that is not a text'
+        when not octet_length(coalesce(e.job ->> 'concurrency_key', e.job -> 'headers' ->> 'waybill-concurrency-key')) between 1 and 255
+          then 'has a concurrency_key of other than 1 to 255 bytes'
+        when not coalesce(e.job ->> 'idempotency_mode', 'for_a_time') in ('for_a_time', 'until_start', 'until_end')
+          then 'has an idempotency_mode that is not for_a_time, until_start or until_end'
+        when not octet_length(e.job ->> 'idempotency_key') between 1 and 255 then 'has an idempotency_key of other than 1 to 255 bytes'
+        when e.job ->> 'debounce_max_ms' is not null and e.job ->> 'debounce_ms' is null then 'has a debounce_max_ms without debounce_ms'
+        when e.job ->> 'debounce_ms' is not null then
+          case
+            when jsonb_typeof(e.job -> 'debounce_ms') <> 'number' or not (e.job ->> 'debounce_ms')::numeric >= 1
+              then 'has a debounce_ms that is not a number from 1 on'
+            when e.job ->> 'debounce_max_ms' is not null and (
+                jsonb_typeof(e.job -> 'debounce_max_ms') <> 'number'
+                or not (e.job ->> 'debounce_max_ms')::numeric >= (e.job ->> 'debounce_ms')::numeric
+              ) then 'has a debounce_max_ms that is not a number from debounce_ms on'
+            when e.job ->> 'idempotency_key' is null then 'has debounce_ms without an idempotency_key'
+            when e.job ->> 'run_at' is not null or e.job ->> 'delay_ms' is not null then 'has debounce_ms together with run_at or delay_ms'
+            when e.job ->> 'idempotency_mode' <> 'until_start' then 'has debounce_ms with an idempotency_mode other than until_start'
+          end
+      end as fault
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+  ) as c
+  where c.fault is not null
+  order by c.n
+  limit 1;
+  if found then
+    raise exception 'waybill.enqueue: job % %', refused.index, refused.fault
+      using errcode = 'invalid_parameter_value';
+  end if;
+
+  select
+    array_agg(coalesce((e.job ->> 'id')::uuid, waybill.new_id()) order by e.n),
+    array_agg(false order by e.n),
+    array_agg(false order by e.n),
+    -- Asked here, so that queues without a maximum pay for no statement of their own.
+    coalesce(bool_or(e.job ->> 'queue' in (select q.name from waybill.queue as q where q.settings -> 'maxWaiting' is not null)), false)
+  into ids, duplicate, skipped, bounded
+  from jsonb_array_elements(jobs) with ordinality as e (job, n);
+
+  -- Keys one by one, in one order for all callers so that two bulk enqueues cannot deadlock.
+  for keyed in
+    select
+      e.n::integer as n,
+      e.job ->> 'type' as type,
+      e.job ->> 'idempotency_key' as key,
+      e.job ->> 'debounce_ms' is not null as debounced,
+      case
+        when e.job ->> 'debounce_ms' is not null then 'until_start'
+        else coalesce(e.job ->> 'idempotency_mode', 'for_a_time')
+      end as mode,
+      coalesce((e.job ->> 'idempotency_ttl_ms')::numeric, 86400000) as ttl_ms
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+    where e.job ->> 'idempotency_key' is not null
+    order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
+  loop
+    insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
+    values (
+      keyed.type,
+      keyed.key,
+      ids[keyed.n],
+      keyed.mode,
+      case when keyed.mode = 'for_a_time' then instant + keyed.ttl_ms * interval '1 millisecond' end
+    )
+    on conflict on constraint idempotency_key_pkey do update
+    set job_id = excluded.job_id,
+        mode = excluded.mode,
+        expires_at = excluded.expires_at,
+        created_at = excluded.created_at
+    where not keyed.debounced
+      and k.job_id <> excluded.job_id
+      and case k.mode
+        when 'for_a_time' then k.expires_at <= clock_timestamp()
+        when 'until_start' then waybill.job_started(k.job_id) and not k.job_id = any (ids)
+        else waybill.job_ended(k.job_id) and not k.job_id = any (ids)
+      end;
+    if found then
+      earlier := keyed.n;
+      continue;
+    end if;
+
+    -- The key's row is locked now, also where it was not changed: who enqueues with it next waits for
+    -- the end of this transaction.
+    select k.job_id into strict taken_by
+    from waybill.idempotency_key as k
+    where k.type = keyed.type and k.key = keyed.key;
+    if keyed.debounced then
+      -- The place before this one has the key, and is delayed as well: it is not written yet, and is not.
+      if ids[earlier] = taken_by
+        and not skipped[earlier]
+        and waybill.job_target(jobs -> (earlier - 1)) = waybill.job_target(jobs -> (keyed.n - 1))
+        and coalesce(
+          jobs -> (earlier - 1) ->> 'debounce_ms' is not null
+            or (jobs -> (earlier - 1) ->> 'run_at')::timestamptz > instant
+            or (jobs -> (earlier - 1) ->> 'delay_ms')::numeric > 0,
+          false
+        )
+      then
+        skipped[earlier] := true;
+        earlier := keyed.n;
+      elsif waybill.replace_pending(taken_by, jobs -> (keyed.n - 1)) then
+        skipped[keyed.n] := true;
+      else
+        update waybill.idempotency_key as k
+        set job_id = ids[keyed.n],
+            mode = keyed.mode,
+            expires_at = null,
+            created_at = instant
+        where k.type = keyed.type and k.key = keyed.key;
+        earlier := keyed.n;
+        continue;
+      end if;
+    else
+      skipped[keyed.n] := true;
+    end if;
+    duplicate[keyed.n] := true;
+    ids[keyed.n] := taken_by;
+  end loop;
+
+  if bounded then
+    perform waybill.admit_jobs(jobs, ids, skipped);
+  end if;
+
+  with job as (
+    select
+      e.n,
+      ids[e.n] as id,
+      coalesce(e.job ->> 'kind', 'job') as kind,
+      e.job ->> 'queue' as queue,
+      e.job ->> 'type' as type,
+      coalesce((e.job ->> 'version')::integer, 1) as version,
+      e.job ->> 'exchange' as exchange,
+      e.job ->> 'routing_key' as routing_key,
+      coalesce(e.job ->> 'body', (e.job -> 'payload')::text, 'null') as payload,
+      case
+        when e.job ->> 'concurrency_key' is not null then
+          case when jsonb_typeof(e.job -> 'headers') = 'object' then e.job -> 'headers' else '{}' end
+            || jsonb_build_object('waybill-concurrency-key', e.job ->> 'concurrency_key')
+        when jsonb_typeof(e.job -> 'headers') = 'object' then e.job -> 'headers'
+      end as headers,
+      (e.job ->> 'priority')::integer as priority,
+      e.job ->> 'ordering_key' as ordering_key,
+      e.job ->> 'correlation_id' as correlation_id,
+      (e.job ->> 'expires_at')::timestamptz as expires_at,
+      coalesce(
+        (e.job ->> 'run_at')::timestamptz,
+        instant + coalesce(e.job ->> 'delay_ms', e.job ->> 'debounce_ms')::numeric * interval '1 millisecond'
+      ) as run_at
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+    where not skipped[e.n]
+  ),
+  delayed as (
+    insert into waybill.timer (
+      id, queue, kind, dispatch, fire_at, reason, type, version, exchange, routing_key, payload,
+      headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
+    )
+    select
+      j.id, coalesce(j.queue, ''), j.kind, 1, j.run_at, 'delay', j.type, j.version, j.exchange, j.routing_key, j.payload,
+      j.headers, j.priority, j.ordering_key, j.correlation_id, j.expires_at, instant
+    from job as j
+    where j.run_at > instant
+    order by j.n
+  )
+  insert into waybill.outbox (
+    id, kind, queue, type, version, exchange, routing_key, payload,
+    headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
+  )
+  select
+    j.id, j.kind, j.queue, j.type, j.version, j.exchange, j.routing_key, j.payload,
+    j.headers, j.priority, j.ordering_key, j.correlation_id, j.expires_at, instant
+  from job as j
+  where j.run_at is null or j.run_at <= instant
+  order by j.n;
+
+  if bounded then
+    perform waybill.make_room(ids);
+  end if;
+
+  if hint then
+    -- Channel <schema>.wake; listen_wake.sql listens to it.
+    perform pg_notify(replace('waybill.wake', '"', ''), '');
+  end if;
+
+  return query
+  select u.id::text, u.duplicate::text
+  from unnest(ids, duplicate) with ordinality as u (id, duplicate, n)
+  order by u.n;
+end
+$$;
+
+comment on function waybill.enqueue(jsonb, boolean) is 'Enqueues a JSON array of jobs in the caller''s transaction; one row back per job, in order: id, deduplicated.';
+`,
+  },
+  {
+    version: 12,
     name: "job_view",
-    hash: "d451a78fce9685f8fd9b002f0bb0186f17a8251df3f7afcbab19bc01dc1bd08b",
-    text: `-- The view job again, with concurrency keys, and with what waits in the backlog.
+    hash: "5219de748b64076d6473e0ba7d972497915b6c694296a8bc455b9e3f3551a85d",
+    text: `-- The view job again, with concurrency keys, what waits in the backlog, and jobs that were dropped.
 
 drop view waybill.job;
 
@@ -1905,7 +2595,7 @@ left join lateral (
   select a.actor, a.detail
   from waybill.audit_log as a
   where i.cancel_requested_at is not null
-    and a.id = b.id and a.queue = b.queue and a.action = 'cancel'
+    and a.id = b.id and a.queue = b.queue and a.action in ('cancel', 'drop')
   order by a.audit_id desc
   limit 1
 ) as c on true;
@@ -2037,6 +2727,7 @@ export type QueryName =
   | "prune_progress"
   | "prune_results"
   | "prune_unheard_events"
+  | "prune_waiting"
   | "prune_watches"
   | "prune_workers"
   | "read_capacity"
@@ -2754,12 +3445,18 @@ slotted as (
   set waiting = false,
       dispatch = excluded.dispatch,
       dispatched_at = clock_timestamp()
-  returning s.id
+  returning s.id, s.queue
+),
+counted as materialized (
+  select w.queue, w.key, w.n
+  from slotted as s
+  join waybill.waiting as w on w.id = s.id and w.queue = s.queue
+  for update of w skip locked
 ),
 counted_out as (
   delete from waybill.waiting as w
-  using slotted as s
-  where w.id = s.id
+  using counted as c
+  where w.queue = c.queue and w.key = c.key and w.n = c.n
 ),
 again as materialized (
   select s.id, s.queue, r.d
@@ -3943,7 +4640,7 @@ where t.failure_id = o.failure_id`,
     select k.type, k.key
     from waybill.idempotency_key as k
     where k.expires_at is null
-      and waybill.job_ended(k.job_id)
+      and case k.mode when 'until_start' then waybill.job_started(k.job_id) else waybill.job_ended(k.job_id) end
     limit $1::integer
   )
 )
@@ -3951,7 +4648,11 @@ delete from waybill.idempotency_key as k
 using old as o
 where k.type = o.type
   and k.key = o.key
-  and (k.expires_at <= statement_timestamp() or (k.expires_at is null and waybill.job_ended(k.job_id)))`,
+  and case k.mode
+    when 'for_a_time' then k.expires_at <= statement_timestamp()
+    when 'until_start' then waybill.job_started(k.job_id)
+    else waybill.job_ended(k.job_id)
+  end`,
   prune_inbox_default: `with old as materialized (
   select i.id, i.queue
   from waybill.inbox_default as i
@@ -4021,6 +4722,21 @@ where t.id = o.id and t.queue = o.queue`,
 delete from waybill.timer as t
 using old as o
 where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.dispatch`,
+  prune_waiting: `with old as materialized (
+  select w.queue, w.key, w.n
+  from waybill.waiting as w
+  where not exists (
+      select from waybill.queue as q where q.name = w.queue and q.settings -> 'maxWaiting' is not null
+    )
+    or exists (select from waybill.inbox as i where i.id = w.id and i.queue = w.queue)
+  limit $1::integer
+  for update of w skip locked
+)
+delete from waybill.waiting as w
+using old as o
+where w.queue = o.queue
+  and w.key = o.key
+  and w.n = o.n`,
   prune_watches: `with old as materialized (
   select w.id, w.watcher
   from waybill.watch as w
