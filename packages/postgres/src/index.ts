@@ -117,6 +117,24 @@ export {
   type ProgressReport,
   type WorkerRequests,
 } from "./inbox-store.ts";
+export type {
+  QueueAudit,
+  QueueGate,
+  QueueOverrides,
+  QueueRecord,
+  QueueShare,
+  QueueStop,
+  QueueSummary,
+} from "./queue-record.ts";
+export { createQueues, type Queues } from "./queues.ts";
+export type {
+  QueueActOptions,
+  QueueChange,
+  QueuesOptions,
+  QueueTarget,
+  TierAssignment,
+} from "./queues-options.ts";
+export { rateWords, settingWords } from "./queue-words.ts";
 export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";
 export type {
   CursorRecord,
