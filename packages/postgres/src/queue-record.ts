@@ -1,4 +1,4 @@
-import type { QueueSettings } from "@waybill/core";
+import { type QueueSettings, queueSettingNames } from "@waybill/core";
 import { instant, integer, integerOrNull, type JsonRow, knownInstant, text } from "./json-row.ts";
 
 /** Settings as one side gave them; of an operator's, null takes a declared setting away. */
@@ -91,14 +91,20 @@ const stopOf = (row: JsonRow): QueueStop => ({
   closedReason: text(row["closed_reason"]),
 });
 
+/** The same settings in the order in which they are documented: jsonb keeps none. */
+export function inOrder<T extends QueueOverrides>(settings: T): T {
+  const names = queueSettingNames.filter((name) => name in settings);
+  return Object.fromEntries(names.map((name) => [name, settings[name]])) as T;
+}
+
 /** Summary of a row of list_queues.sql. */
 export function queueSummaryOf(row: JsonRow): QueueSummary {
   return {
     name: String(row["name"]),
     governed: row["governed"] === true,
-    declared: row["declared"] as QueueSettings,
-    overrides: row["overrides"] as QueueOverrides,
-    settings: row["settings"] as QueueSettings,
+    declared: inOrder(row["declared"] as QueueSettings),
+    overrides: inOrder(row["overrides"] as QueueOverrides),
+    settings: inOrder(row["settings"] as QueueSettings),
     changedAt: instant(row["changed_at"]),
     ...stopOf(row),
     waiting: integer(row["waiting"]),

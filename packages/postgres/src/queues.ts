@@ -17,6 +17,7 @@ import {
 import type { JsonRow } from "./json-row.ts";
 import { effectiveOf, overridesAfter } from "./queue-change.ts";
 import {
+  inOrder,
   type QueueOverrides,
   type QueueRecord,
   queueRecordOf,
@@ -173,7 +174,7 @@ export function createQueues<Tx>(options: QueuesOptions<Tx>): Queues<Tx> {
           act.actor ?? defaultActor,
           act.reason === undefined ? words : `${words}: ${act.reason}`,
         ]);
-        if (rows.length > 0) return settings;
+        if (rows.length > 0) return inOrder(settings);
       }
       throw new ConfigError(subject, [
         { path: name, message: `was changed by others ${roundsMax} times meanwhile; try again` },
