@@ -150,6 +150,7 @@ export type {
   StoredCursor,
 } from "./relay-records.ts";
 export type { StopRequest, WorkerRecord } from "./worker-record.ts";
+export type { JobDelay, JobEdit, UncheckedJobEdit, WaitingActs } from "./waiting-acts.ts";
 export {
   createWorkers,
   type StopOptions,

@@ -7,13 +7,7 @@
  */
 
 import { checkKey, checkQueueName, ConfigError, type QueueSettings } from "@waybill/core";
-import {
-  checkOptions,
-  databaseRule,
-  optional,
-  type OptionRule,
-  textRule,
-} from "./check-options.ts";
+import { anything, checkOptions, databaseRule, optional, textRule } from "./check-options.ts";
 import type { JsonRow } from "./json-row.ts";
 import { effectiveOf, overridesAfter } from "./queue-change.ts";
 import {
@@ -91,7 +85,6 @@ export interface Queues<Tx> {
   setTier(assignment: TierAssignment, act?: QueueActOptions<Tx>): Promise<void>;
 }
 
-const anything: OptionRule = () => true;
 const actRules = {
   reason: optional(textRule(1_000)),
   actor: optional(textRule(255)),
