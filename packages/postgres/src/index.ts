@@ -48,6 +48,18 @@ export {
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
+export {
+  createFlowStore,
+  type DeclaredSettings,
+  type FlowNews,
+  type FlowReading,
+  type FlowStore,
+  type FlowStoreOptions,
+  type QueueFlow,
+  type QueueGate,
+  type QueueShare,
+  type ShareUse,
+} from "./flow-store.ts";
 export type { JobListener, Listening, ListenRequest } from "./job-listener.ts";
 export type {
   DeadLetterRecord,
@@ -100,6 +112,20 @@ export {
   type OutboxOptions,
 } from "./outbox.ts";
 export {
+  type BacklogRow,
+  createGovernorStore,
+  type DispatchRef,
+  type FreedRow,
+  type GateRecord,
+  type Governance,
+  type GovernorStore,
+  type QueueRecord,
+  type ReadJob,
+  type Round,
+  type RoundResult,
+  type SlotRow,
+} from "./governor-store.ts";
+export {
   type CancelRequest,
   type ClaimedRow,
   type ClaimRequest,
@@ -107,6 +133,7 @@ export {
   createJobFence,
   type FailureOutcome,
   type FailureRecord,
+  type IdleDelivery,
   type InboxStore,
   type InboxStoreOptions,
   type JobFence,

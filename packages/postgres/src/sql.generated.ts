@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "3140fe40206a7d04948e28cec3f23bd5e3fdea1b0d9ee07d0955cab5cc81cb7f",
+    hash: "fc4170a9efa44f5ea053b5ea16e1da27f160c75dfdbc083fa8941cccba45cd21",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1674,7 +1674,8 @@ create table waybill.worker_queue (
   queue text not null,
   concurrency integer not null,
   granted integer,
-  held integer,
+  held integer not null,
+  turn bigint not null default 0,
   constraint worker_queue_pkey primary key (worker, queue)
 ) with (fillfactor = 50);
 
@@ -1682,8 +1683,9 @@ comment on table waybill.worker_queue is 'Workers of each queue, with their shar
 comment on column waybill.worker_queue.worker is 'The worker (worker.id).';
 comment on column waybill.worker_queue.queue is 'Queue that it consumes.';
 comment on column waybill.worker_queue.concurrency is 'Jobs of the queue that it runs at a time, at most.';
-comment on column waybill.worker_queue.granted is 'Share that the relay gives it; null: there is no limit.';
-comment on column waybill.worker_queue.held is 'Share that it makes use of until it says less; null: none.';
+comment on column waybill.worker_queue.granted is 'Share that the relay gives it; null: there is no limit, or the relay has not seen the worker yet.';
+comment on column waybill.worker_queue.held is 'What it may be using, until it says less; its whole concurrency where there is no limit.';
+comment on column waybill.worker_queue.turn is 'One more with each change of held, so that a statement that comes late changes nothing.';
 
 -- Dependencies of jobs, each with a circuit breaker for the whole fleet.
 create table waybill.dependency (
@@ -1788,6 +1790,8 @@ export type QueryName =
   | "count_jobs"
   | "create_inbox_partition"
   | "create_outbox_partition"
+  | "declare_queue"
+  | "dispatch_round"
   | "drop_inbox_partition"
   | "drop_outbox_partition"
   | "enqueue_jobs"
@@ -1796,13 +1800,18 @@ export type QueryName =
   | "fail_attempts"
   | "fire_leases"
   | "fire_timers"
+  | "free_slots"
   | "get_backend"
   | "get_jobs"
   | "get_schema_version"
   | "get_server_facts"
+  | "grant_shares"
   | "guard_lease"
+  | "heal_slots"
   | "hold_jobs"
+  | "hold_shares"
   | "hold_timer"
+  | "join_queues"
   | "list_dead_letters"
   | "list_default_inbox"
   | "list_default_outbox"
@@ -1836,15 +1845,26 @@ export type QueryName =
   | "prune_unheard_events"
   | "prune_watches"
   | "prune_workers"
+  | "read_capacity"
   | "read_checkpoint"
   | "read_cursor"
   | "read_dead_workers"
+  | "read_declared"
+  | "read_flow"
+  | "read_freed"
   | "read_fresh_page"
   | "read_fresh_window"
+  | "read_governance"
   | "read_keyed_page"
+  | "read_known_jobs"
+  | "read_lane"
+  | "read_lanes"
   | "read_late_page"
   | "read_outcomes"
   | "read_requests"
+  | "read_slots"
+  | "read_unclaimed_slots"
+  | "read_waiting_jobs"
   | "read_watched"
   | "read_window"
   | "record_migration"
@@ -1860,6 +1880,7 @@ export type QueryName =
   | "rescan_outbox"
   | "retire_worker"
   | "retry_job"
+  | "return_jobs"
   | "save_checkpoint"
   | "save_cursor"
   | "save_progress"
@@ -1872,8 +1893,8 @@ export type QueryName =
 
 export const queries: Readonly<Record<QueryName, string>> = {
   cancel_attempts: `with given as (
-  select g.id, g.queue, g.token, g.leased
-  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, leased boolean)
+  select g.id, g.queue, g.token, g.leased, g.slotted
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint, leased boolean, slotted boolean)
 ),
 cancelled as (
   update waybill.inbox as i
@@ -1884,7 +1905,7 @@ cancelled as (
     and i.queue = g.queue
     and i.token = g.token
     and i.state = 'running'
-  returning i.id, i.queue, g.leased
+  returning i.id, i.queue, g.leased, g.slotted
 ),
 unleased as (
   delete from waybill.timer as t
@@ -1894,6 +1915,20 @@ unleased as (
     and t.queue = c.queue
     and t.kind = 'job'
     and t.reason = 'lease'
+),
+unslotted as (
+  delete from waybill.slot as s
+  using cancelled as c
+  where c.slotted
+    and s.id = c.id
+    and s.queue = c.queue
+  returning s.id, s.queue
+),
+news as (
+  insert into waybill.freed (queue, ended)
+  select u.queue, array_agg(u.id)
+  from unslotted as u
+  group by u.queue
 )
 select c.id::text as id, c.queue
 from cancelled as c`,
@@ -1928,6 +1963,29 @@ timers as (
   delete from waybill.timer as t
   using cancelled as c
   where c.state = 'cancelled' and t.id = c.id and t.queue = c.queue and t.kind = 'job'
+),
+waiting as (
+  delete from waybill.backlog as b
+  using cancelled as c
+  where c.state = 'cancelled' and b.id = c.id and b.queue = c.queue
+  returning b.id
+),
+unslotted as (
+  delete from waybill.slot as s
+  using cancelled as c
+  where c.state = 'cancelled' and s.id = c.id and s.queue = c.queue and s.waiting
+  returning s.id
+),
+counted_out as (
+  delete from waybill.waiting as w
+  using cancelled as c
+  where c.state = 'cancelled' and w.id = c.id and w.queue = c.queue
+),
+news as (
+  insert into waybill.freed (queue, ended, changed)
+  select c.queue, array(select u.id from unslotted as u), array(select w.id from waiting as w)
+  from cancelled as c
+  where exists (select from unslotted) or exists (select from waiting)
 ),
 noted as (
   insert into waybill.audit_log (actor, action, id, queue, detail)
@@ -2280,7 +2338,7 @@ from claimed as c`,
     and i.queue = $2::text
     and i.token = ($3::text)::bigint
     and i.state = 'running'
-  returning i.id, i.queue, i.token
+  returning i.id, i.queue, i.token, i.finished_at - i.started_at as took
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -2295,17 +2353,32 @@ stored as (
 unleased as (
   delete from waybill.timer as t
   using completed as c
-  where $5::text = 'leased'
+  where $5::text like '%leased%'
     and t.id = c.id
     and t.queue = c.queue
     and t.kind = 'job'
     and t.reason = 'lease'
+),
+unslotted as (
+  delete from waybill.slot as s
+  using completed as c
+  where $5::text like '%slotted%'
+    and s.id = c.id
+    and s.queue = c.queue
+  returning s.id, s.queue, c.took
+),
+news as (
+  insert into waybill.freed (queue, ended, run_ms)
+  select u.queue, array[u.id], coalesce(extract(epoch from u.took) * 1000, 0)
+  from unslotted as u
 )
 select c.token::text as token
 from completed as c`,
   complete_jobs: `with done as (
-  select d.id, d.queue, d.token, d.result, d.leased
-  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text, leased boolean)
+  select d.id, d.queue, d.token, d.result, d.leased, d.slotted
+  from jsonb_to_recordset($1::jsonb) as d (
+    id uuid, queue text, token bigint, result text, leased boolean, slotted boolean
+  )
 ),
 completed as (
   update waybill.inbox as i
@@ -2316,7 +2389,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result, d.leased
+  returning i.id, i.queue, d.result, d.leased, d.slotted, i.finished_at - i.started_at as took
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -2335,6 +2408,20 @@ unleased as (
     and t.queue = c.queue
     and t.kind = 'job'
     and t.reason = 'lease'
+),
+unslotted as (
+  delete from waybill.slot as s
+  using completed as c
+  where c.slotted
+    and s.id = c.id
+    and s.queue = c.queue
+  returning s.id, s.queue, c.took
+),
+news as (
+  insert into waybill.freed (queue, ended, run_ms)
+  select u.queue, array_agg(u.id), coalesce(sum(extract(epoch from u.took)) * 1000, 0)
+  from unslotted as u
+  group by u.queue
 )
 select c.id::text as id, c.queue
 from completed as c`,
@@ -2357,6 +2444,146 @@ group by c.queue, c.state
 order by c.queue, c.state`,
   create_inbox_partition: `select waybill.create_inbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
   create_outbox_partition: `select waybill.create_outbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
+  declare_queue: `insert into waybill.queue as q (name, declared)
+values ($1::text, $2::jsonb)
+on conflict (name) do update
+set declared = excluded.declared,
+    changed_at = clock_timestamp()
+where q.declared = $3::jsonb
+returning q.name`,
+  dispatch_round: `with durable as materialized (
+  select set_config('synchronous_commit', 'on', true) as value
+  where current_setting('synchronous_commit') = 'off'
+),
+forced as materialized (
+  select count(*) as n from durable
+),
+term as materialized (
+  select r.epoch
+  from waybill.relay as r
+  cross join forced as x
+  where r.shard = 0
+    and r.epoch = $1::bigint
+    and x.n >= 0
+  for share of r
+),
+settings as materialized (
+  select f.revision from waybill.flow as f cross join term as t where f.revision = $2::bigint
+),
+fresh as materialized (
+  select r.i, r.q, r.n, r.k, r.o, r.t, r.p, r.d, to_timestamp(r.e / 1000.0) as e, r.s
+  from jsonb_to_recordset(($3::text)::jsonb) as r (
+    i uuid, q text, n bigint, k text, o text, t text, p integer, d integer, e double precision, s boolean
+  )
+  cross join settings as c
+),
+kept as (
+  insert into waybill.backlog as b (id, queue, place, key, ordering_key, type, priority, dispatch, enqueued_at)
+  select f.i, f.q, f.n, f.k, f.o, f.t, f.p, f.d, f.e
+  from fresh as f
+  where not f.s
+  on conflict (id, queue) do update
+  set dispatch = greatest(b.dispatch, excluded.dispatch)
+),
+free as materialized (
+  select b.id, b.queue
+  from jsonb_to_recordset(($4::text)::jsonb) as r (i uuid, q text)
+  join waybill.backlog as b on b.id = r.i and b.queue = r.q
+  left join lateral (
+    select s.id from waybill.slot as s where s.id = b.id and s.queue = b.queue for update skip locked
+  ) as own on true
+  cross join settings as c
+  where own.id is not null
+    or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+  for update of b skip locked
+),
+taken as (
+  delete from waybill.backlog as b
+  using free as f
+  where b.id = f.id and b.queue = f.queue
+  returning b.id, b.queue, b.place, b.key, b.ordering_key, b.type, b.priority, b.dispatch, b.enqueued_at, b.payload
+),
+slotted as (
+  insert into waybill.slot as s (
+    id, queue, place, key, ordering_key, type, priority, dispatch, enqueued_at
+  )
+  select f.i, f.q, f.n, f.k, f.o, f.t, f.p, f.d, f.e
+  from fresh as f
+  where f.s
+  union all
+  select t.id, t.queue, t.place, t.key, t.ordering_key, t.type, t.priority, t.dispatch, t.enqueued_at
+  from taken as t
+  on conflict (id, queue) do update
+  set waiting = false,
+      dispatch = excluded.dispatch,
+      dispatched_at = clock_timestamp()
+  returning s.id
+),
+counted_out as (
+  delete from waybill.waiting as w
+  using slotted as s
+  where w.id = s.id
+),
+again as materialized (
+  select s.id, s.queue, r.d
+  from jsonb_to_recordset(($5::text)::jsonb) as r (i uuid, q text, d integer)
+  join waybill.slot as s on s.id = r.i and s.queue = r.q
+  cross join settings as c
+  where not s.waiting
+  for update of s skip locked
+),
+renewed as (
+  update waybill.slot as s
+  set dispatch = greatest(s.dispatch, a.d),
+      dispatched_at = clock_timestamp()
+  from again as a
+  where s.id = a.id and s.queue = a.queue
+  returning s.id, s.queue, s.dispatch
+),
+refused as materialized (
+  select r.i, r.q, r.d
+  from jsonb_to_recordset(($6::text)::jsonb) as r (i uuid, q text, d integer)
+  cross join settings as c
+),
+waits as (
+  update waybill.slot as s
+  set waiting = true
+  from refused as r
+  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is not null
+),
+returned as (
+  delete from waybill.slot as s
+  using refused as r
+  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is null
+),
+sent as materialized (
+  select t.id, t.queue, t.dispatch, t.payload from taken as t
+  union all
+  select r.id, r.queue, r.dispatch, null from renewed as r
+)
+select
+  exists (select from term) as held,
+  exists (select from settings) as current,
+  null::text as tx, null::text as seq, null::text as id, null::text as kind,
+  null::integer as dispatch, null::text as queue, null::text as type,
+  null::integer as version, null::text as exchange, null::text as routing_key,
+  null::text as payload, null::boolean as payload_base64, null::jsonb as headers,
+  null::integer as priority, null::text as ordering_key, null::text as correlation_id,
+  null::timestamptz as expires_at, null::timestamptz as enqueued_at,
+  null::timestamptz as created_at, null::integer as failures
+union all
+select
+  null, null, o.tx::text, o.seq::text, s.id::text, 'job', s.dispatch, s.queue, o.type, o.version,
+  null, null, coalesce(s.payload, o.payload), o.payload_base64 and s.payload is null, o.headers, o.priority,
+  o.ordering_key, o.correlation_id, o.expires_at, o.enqueued_at, o.created_at, o.failures
+from sent as s
+cross join lateral (
+  select e.*
+  from waybill.outbox as e
+  where e.id = s.id and e.queue = s.queue and e.kind = 'job'
+  order by e.dispatch desc, e.tx desc, e.seq desc
+  limit 1
+) as o`,
   drop_inbox_partition: `select waybill.drop_inbox_partition($1::text, $2::timestamptz, $3::integer) as done`,
   drop_outbox_partition: `select waybill.drop_outbox_partition($1::text, $2::pg_snapshot) as done`,
   enqueue_jobs: `select id, deduplicated
@@ -2392,6 +2619,7 @@ $$`,
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
     id uuid, queue text, token bigint, terminal boolean, unspent boolean, leased boolean, delay_ms double precision,
+    slotted boolean, blocks boolean, closes text, close_ms double precision, concurrency_key text,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
@@ -2455,6 +2683,62 @@ unleased as (
     and t.queue = e.queue
     and t.kind = 'job'
     and t.reason = 'lease'
+),
+waits as (
+  update waybill.slot as s
+  set waiting = true
+  from ended as e
+  where e.slotted
+    and e.blocks
+    and e.state = 'retry_waiting'
+    and s.id = e.id
+    and s.queue = e.queue
+    and s.ordering_key is not null
+  returning s.id, s.queue
+),
+unslotted as (
+  delete from waybill.slot as s
+  using ended as e
+  where e.slotted
+    and s.id = e.id
+    and s.queue = e.queue
+    and not (e.blocks and e.state = 'retry_waiting' and s.ordering_key is not null)
+  returning s.id, s.queue
+),
+news as (
+  insert into waybill.freed (queue, ended, waiting)
+  select
+    u.queue,
+    coalesce(array_agg(u.id) filter (where not u.waits), '{}'),
+    coalesce(array_agg(u.id) filter (where u.waits), '{}')
+  from (
+    select s.id, s.queue, false as waits from unslotted as s
+    union all
+    select s.id, s.queue, true from waits as s
+  ) as u
+  group by u.queue
+),
+closed_queue as (
+  insert into waybill.queue as q (name, closed_until, closed_reason)
+  select e.queue, max(e.ended_at + e.close_ms * interval '1 millisecond'), left(max(e.message), 200)
+  from ended as e
+  where e.closes = 'queue'
+  group by e.queue
+  on conflict (name) do update
+  set closed_until = greatest(q.closed_until, excluded.closed_until),
+      closed_reason = excluded.closed_reason
+),
+closed_key as (
+  insert into waybill.queue_gate as g (queue, kind, name, closed_until, closed_reason)
+  select
+    e.queue, 'key', e.concurrency_key, max(e.ended_at + e.close_ms * interval '1 millisecond'), left(max(e.message), 200)
+  from ended as e
+  where e.closes = 'key' and e.concurrency_key is not null
+  group by e.queue, e.concurrency_key
+  order by e.queue, e.concurrency_key
+  on conflict (queue, kind, name) do update
+  set closed_until = greatest(g.closed_until, excluded.closed_until),
+      closed_reason = excluded.closed_reason
 ),
 buried as (
   insert into waybill.dead_letter as l (
@@ -2605,6 +2889,44 @@ select
 from fired as f
 order by f.fire_at, f.created_at
 returning id::text as id`,
+  free_slots: `with idle as materialized (
+  select s.id, s.queue, g.parked and s.ordering_key is not null and i.id is null as waits
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, dispatch integer, parked boolean)
+  join waybill.slot as s on s.id = g.id and s.queue = g.queue
+  left join waybill.inbox as i on i.id = g.id and i.queue = g.queue
+  where not s.waiting
+    and (
+      i.state in ('succeeded', 'failed', 'cancelled')
+      or (i.state = 'retry_waiting' and i.dispatch >= s.dispatch)
+      or (g.parked and s.dispatch = g.dispatch and i.state is distinct from 'running')
+    )
+  for update of s
+),
+waits as (
+  update waybill.slot as s
+  set waiting = true
+  from idle as d
+  where d.waits and s.id = d.id and s.queue = d.queue
+  returning s.id, s.queue
+),
+unslotted as (
+  delete from waybill.slot as s
+  using idle as d
+  where not d.waits and s.id = d.id and s.queue = d.queue
+  returning s.id, s.queue
+)
+insert into waybill.freed (queue, ended, waiting)
+select
+  u.queue,
+  coalesce(array_agg(u.id) filter (where not u.waits), '{}'),
+  coalesce(array_agg(u.id) filter (where u.waits), '{}')
+from (
+  select s.id, s.queue, false as waits from unslotted as s
+  union all
+  select s.id, s.queue, true from waits as s
+) as u
+group by u.queue
+returning queue, cardinality(ended) as slots`,
   get_backend: `select pg_backend_pid() as pid`,
   get_jobs: `select (
     to_jsonb(j) || jsonb_build_object(
@@ -2644,6 +2966,122 @@ from waybill.migration`,
   current_setting('transaction_read_only') as readonly,
   current_database()::text as database,
   current_user::text as username`,
+  grant_shares: `with share as materialized (
+  select s.worker, s.queue, s.concurrency, s.granted, s.held
+  from waybill.worker_queue as s
+  where exists (select from waybill.relay as r where r.shard = 0 and r.epoch = $1::bigint)
+    and (
+      s.granted is not null
+      or exists (
+        select from waybill.queue as q where q.name = s.queue and q.settings ? 'concurrency'
+      )
+    )
+  order by s.queue, s.worker
+  for update of s
+),
+seen as materialized (
+  select
+    w.id,
+    w.state,
+    w.lease_until > statement_timestamp() as leased,
+    w.lease_until > statement_timestamp() - interval '1 second' as lately,
+    w.lock_key is not null
+    and w.heartbeat_at >= pg_postmaster_start_time()
+    and w.lock_key <> all (
+      array(
+        select l.classid::bigint << 32 | l.objid::bigint
+        from pg_catalog.pg_locks as l
+        where l.locktype = 'advisory'
+          and l.granted
+          and l.database = (select d.oid from pg_catalog.pg_database as d where d.datname = current_database())
+          and l.objsubid = 1
+      )
+    ) as missing
+  from waybill.worker as w
+  where w.id in (select s.worker from share as s)
+),
+judged as (
+  select
+    s.*,
+    (q.settings ->> 'concurrency')::integer as most,
+    v.id is not null and v.lately and not d.dead as counts,
+    coalesce(v.leased and not d.dead and v.state = 'running', false) as runs
+  from share as s
+  left join waybill.queue as q on q.name = s.queue
+  left join seen as v on v.id = s.worker
+  cross join lateral (
+    select coalesce(
+      v.missing and v.id in (select jsonb_array_elements_text($2::jsonb)::uuid), false
+    ) as dead
+  ) as d
+),
+able as (
+  select
+    j.*,
+    case when j.runs then j.concurrency else 0 end as weight,
+    sum(case when j.runs then j.concurrency else 0 end) over queue as weights,
+    sum(case when j.runs then j.concurrency else 0 end) over upto as weights_upto
+  from judged as j
+  where j.most is not null
+  window
+    queue as (partition by j.queue),
+    upto as (partition by j.queue order by j.worker)
+),
+wanted as (
+  select
+    a.*,
+    coalesce(
+      a.weights_upto * least(a.most, a.weights) / nullif(a.weights, 0)
+      - (a.weights_upto - a.weight) * least(a.most, a.weights) / nullif(a.weights, 0),
+      0
+    )::integer as want
+  from able as a
+),
+kept as (
+  select
+    w.*,
+    case when w.counts then greatest(least(coalesce(w.granted, 0), w.want), w.held) else 0 end as keeps
+  from wanted as w
+),
+raised as (
+  select
+    k.*,
+    k.most - sum(k.keeps) over queue as free,
+    greatest(0, k.want - k.keeps) as more,
+    sum(greatest(0, k.want - k.keeps)) over upto as more_upto
+  from kept as k
+  window
+    queue as (partition by k.queue),
+    upto as (partition by k.queue order by k.worker)
+),
+due as (
+  select
+    r.worker,
+    r.queue,
+    case
+      when r.more = 0 then r.want
+      else r.keeps + greatest(0, least(r.more, r.free - (r.more_upto - r.more)))
+    end as granted
+  from raised as r
+  union all
+  select j.worker, j.queue, null
+  from judged as j
+  where j.most is null
+),
+granted as (
+  update waybill.worker_queue as s
+  set granted = d.granted
+  from due as d
+  where s.worker = d.worker
+    and s.queue = d.queue
+    and s.granted is distinct from d.granted
+  returning s.worker
+)
+select
+  (select count(*) from granted as g)::integer as changed,
+  (
+    select coalesce(jsonb_agg(v.id), '[]'::jsonb)::text from seen as v where v.leased and v.missing
+  ) as missing`,
   guard_lease: `select i.token::text as token
 from waybill.inbox as i
 where i.id = ($1::text)::uuid
@@ -2651,6 +3089,20 @@ where i.id = ($1::text)::uuid
   and i.token = ($3::text)::bigint
   and i.state = 'running'
 for share`,
+  heal_slots: `with dead as (
+  delete from waybill.slot as s
+  using waybill.inbox as i
+  where i.id = s.id
+    and i.queue = s.queue
+    and i.state in ('succeeded', 'failed', 'cancelled')
+    and i.finished_at < clock_timestamp() - interval '10 seconds'
+  returning s.id, s.queue
+)
+insert into waybill.freed (queue, ended)
+select d.queue, array_agg(d.id)
+from dead as d
+group by d.queue
+returning queue, cardinality(ended) as slots`,
   hold_jobs: `with given as (
   select g.*
   from jsonb_to_recordset(($1::text)::jsonb) as g (
@@ -2684,6 +3136,41 @@ set fire_at = excluded.fire_at,
     owner = excluded.owner,
     parked_at = null
 returning t.id::text as id, t.queue`,
+  hold_shares: `with asked as materialized (
+  select
+    a.queue,
+    a.turn,
+    a.used,
+    exists (
+      select from waybill.queue as q where q.name = a.queue and q.settings ? 'concurrency'
+    ) as limited
+  from jsonb_to_recordset($2::jsonb) as a (queue text, turn bigint, used integer)
+),
+mine as materialized (
+  select s.queue
+  from waybill.worker_queue as s
+  where s.worker = $1::uuid
+    and s.queue in (select a.queue from asked as a)
+  order by s.queue
+  for update of s
+)
+update waybill.worker_queue as s
+set held = case
+      when s.granted is null and not a.limited then s.concurrency
+      else greatest(s.granted, a.used)
+    end,
+    turn = s.turn + 1
+from mine as m
+join asked as a on a.queue = m.queue
+where s.worker = $1::uuid
+  and s.queue = m.queue
+  and s.turn = a.turn
+returning
+  s.queue,
+  s.granted,
+  s.held,
+  s.turn::text as turn,
+  s.granted is null and not a.limited as free`,
   hold_timer: `with due as materialized (
   select t.id, t.queue, t.kind, t.dispatch
   from waybill.timer as t
@@ -2698,6 +3185,11 @@ set fire_at = 'infinity',
 from due as d
 where t.id = d.id and t.queue = d.queue and t.kind = d.kind and t.dispatch = d.dispatch
 returning t.id::text as id`,
+  join_queues: `insert into waybill.worker_queue (worker, queue, concurrency, held)
+select $1::uuid, a.queue, a.concurrency, a.held
+from jsonb_to_recordset($2::jsonb) as a (queue text, concurrency integer, held integer)
+order by a.queue
+on conflict (worker, queue) do nothing`,
   list_dead_letters: `with input as materialized (
   select
     $1::text as queue,
@@ -3239,10 +3731,22 @@ where w.id = o.id
   from waybill.worker as w
   where w.lease_until < statement_timestamp() - $1::double precision * interval '1 millisecond'
   limit $2::integer
+),
+shares as (
+  delete from waybill.worker_queue as s
+  where s.worker in (select o.id from old as o)
+    or not exists (select from waybill.worker as w where w.id = s.worker)
 )
 delete from waybill.worker as w
 using old as o
 where w.id = o.id`,
+  read_capacity: `select s.queue, count(*)::integer as workers, sum(s.concurrency)::integer as capacity
+from waybill.worker_queue as s
+join waybill.worker as w on w.id = s.worker
+where w.state = 'running'
+  and w.stop_requested is null
+  and waybill.worker_alive(w.id)
+group by s.queue`,
   read_checkpoint: `select c.checkpoint
 from waybill.checkpoint as c
 where c.id = $1::uuid
@@ -3273,6 +3777,83 @@ where w.lease_until <= statement_timestamp()
   and (w.swept_at is null or w.swept_at < w.lease_until)
 order by w.lease_until
 limit 1000`,
+  read_declared: `select q.name, q.declared::text as declared
+from waybill.queue as q
+where q.name in (select jsonb_array_elements_text($1::jsonb))`,
+  read_flow: `with asked as (
+  select jsonb_array_elements_text($3::jsonb) as name
+),
+news as (
+  select
+    (
+      select coalesce(
+        jsonb_agg(
+          jsonb_build_object(
+            'name', q.name,
+            'governed', q.governed,
+            'settings', q.settings,
+            'paused', q.paused_at is not null,
+            'closedMs', (extract(epoch from q.closed_until - statement_timestamp()) * 1000)::bigint
+          )
+        ),
+        '[]'::jsonb
+      )
+      from waybill.queue as q
+      where q.name in (select a.name from asked as a)
+    ) as queues,
+    (
+      select coalesce(
+        jsonb_agg(
+          jsonb_build_object(
+            'queue', g.queue,
+            'kind', g.kind,
+            'name', g.name,
+            'paused', g.paused_at is not null,
+            'closedMs', (extract(epoch from g.closed_until - statement_timestamp()) * 1000)::bigint
+          )
+        ),
+        '[]'::jsonb
+      )
+      from waybill.queue_gate as g
+      where g.queue in (select a.name from asked as a)
+        and (g.paused_at is not null or g.closed_until > statement_timestamp())
+    ) as gates,
+    (
+      select coalesce(jsonb_agg(d.name), '[]'::jsonb)
+      from waybill.dependency as d
+      where d.state = 'open'
+    ) as open
+)
+select
+  f.revision::text as revision,
+  f.id::text as flow,
+  (
+    select jsonb_build_object('queues', n.queues, 'gates', n.gates, 'open', n.open)::text
+    from news as n
+    where f.revision <> $2::bigint
+  ) as news,
+  (
+    select (extract(epoch from statement_timestamp() - r.lease_until) * 1000)::bigint::text
+    from waybill.relay as r
+    where r.shard = 0
+  ) as relay,
+  (
+    select coalesce(
+      jsonb_agg(
+        jsonb_build_object('queue', s.queue, 'granted', s.granted, 'held', s.held, 'turn', s.turn::text)
+      ),
+      '[]'::jsonb
+    )::text
+    from waybill.worker_queue as s
+    where s.worker = $1::uuid
+  ) as shares
+from waybill.flow as f`,
+  read_freed: `delete from waybill.freed as f
+where f.n > $2::bigint
+  and exists (select from waybill.relay as r where r.shard = 0 and r.epoch = $1::bigint)
+returning
+  f.n::text as n, f.queue, f.ended::text[] as ended, f.waiting::text[] as waiting,
+  f.changed::text[] as changed, f.run_ms`,
   read_fresh_page: `with page as materialized (
   select
     o.*,
@@ -3347,6 +3928,36 @@ select
   p.ordering_key, p.correlation_id, p.expires_at, p.enqueued_at, p.created_at, p.failures
 from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
+  read_governance: `select
+  f.revision::text as revision,
+  f.id::text as flow,
+  pg_current_snapshot()::text as snapshot,
+  (
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'name', q.name,
+      'settings', q.settings,
+      'governed', q.governed,
+      'paused', q.paused_at is not null,
+      'closedMs', extract(epoch from q.closed_until - clock_timestamp()) * 1000
+    )), '[]'::jsonb)::text
+    from waybill.queue as q
+  ) as queues,
+  (
+    select coalesce(jsonb_agg(jsonb_build_object(
+      'queue', g.queue,
+      'kind', g.kind,
+      'name', g.name,
+      'tier', g.tier,
+      'paused', g.paused_at is not null,
+      'closedMs', extract(epoch from g.closed_until - clock_timestamp()) * 1000
+    )), '[]'::jsonb)::text
+    from waybill.queue_gate as g
+  ) as gates,
+  (
+    select coalesce(jsonb_object_agg(d.name, d.state), '{}'::jsonb)::text
+    from waybill.dependency as d
+  ) as dependencies
+from waybill.flow as f`,
   read_keyed_page: `with page as materialized (
   select
     o.*,
@@ -3397,6 +4008,56 @@ select
 from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $6::bigint
   and p.inside`,
+  read_known_jobs: `select r.id::text as id, r.queue
+from jsonb_to_recordset(($1::text)::jsonb) as r (id uuid, queue text, dispatch integer)
+where exists (
+    select from waybill.backlog as b where b.id = r.id and b.queue = r.queue and b.dispatch >= r.dispatch
+  )
+  or exists (
+    select
+    from waybill.inbox as i
+    where i.id = r.id
+      and i.queue = r.queue
+      and (i.dispatch >= r.dispatch or i.state in ('succeeded', 'failed', 'cancelled'))
+  )`,
+  read_lane: `select
+  b.id::text as id, b.queue, b.place::text as place, b.key, b.ordering_key, b.type, b.priority, b.dispatch
+from jsonb_to_recordset(($1::text)::jsonb) as l (queue text, lane text, after bigint)
+cross join lateral (
+  select r.*
+  from waybill.backlog as r
+  where r.queue = l.queue and r.lane = l.lane and r.place > l.after
+  order by r.place
+  limit $2::integer
+) as b`,
+  read_lanes: `with recursive lane as (
+  (
+    select b.queue, b.lane
+    from waybill.backlog as b
+    order by b.queue, b.lane
+    limit 1
+  )
+  union all
+  select n.queue, n.lane
+  from lane as l
+  cross join lateral (
+    select b.queue, b.lane
+    from waybill.backlog as b
+    where (b.queue, b.lane) > (l.queue, l.lane)
+    order by b.queue, b.lane
+    limit 1
+  ) as n
+)
+select
+  b.id::text as id, b.queue, b.place::text as place, b.key, b.ordering_key, b.type, b.priority, b.dispatch
+from lane as l
+cross join lateral (
+  select r.*
+  from waybill.backlog as r
+  where r.queue = l.queue and r.lane = l.lane
+  order by r.place
+  limit $1::integer
+) as b`,
   read_late_page: `with next as materialized (
   select x.tx
   from unnest($1::xid8[]) with ordinality as x (tx, n)
@@ -3485,6 +4146,32 @@ select
   ) as lost
 from (values ($1::uuid)) as me (id)
 left join waybill.worker as w on w.id = me.id`,
+  read_slots: `select
+  s.id::text as id, s.queue, s.place::text as place, s.key, s.ordering_key, s.type, s.priority,
+  s.dispatch, s.waiting
+from waybill.slot as s`,
+  read_unclaimed_slots: `select
+  o.tx::text as tx, o.seq::text as seq, s.id::text as id, 'job' as kind, s.dispatch, s.queue, o.type, o.version,
+  null::text as exchange, null::text as routing_key, o.payload, o.payload_base64, o.headers, o.priority,
+  o.ordering_key, o.correlation_id, o.expires_at, o.enqueued_at, o.created_at, o.failures
+from waybill.slot as s
+cross join lateral (
+  select e.*
+  from waybill.outbox as e
+  where e.id = s.id and e.queue = s.queue and e.kind = 'job'
+  order by e.dispatch desc, e.tx desc, e.seq desc
+  limit 1
+) as o
+where not s.waiting
+  and not exists (
+    select
+    from waybill.inbox as i
+    where i.id = s.id and i.queue = s.queue and i.dispatch >= s.dispatch
+  )`,
+  read_waiting_jobs: `select
+  b.id::text as id, b.queue, b.place::text as place, b.key, b.ordering_key, b.type, b.priority, b.dispatch
+from jsonb_to_recordset(($1::text)::jsonb) as c (id uuid, queue text)
+join waybill.backlog as b on b.id = c.id and b.queue = c.queue`,
   read_watched: `select to_jsonb(w)::text as job
 from (
   select
@@ -3776,7 +4463,11 @@ set snapshot = '4:4:',
 from counted as c, term as t
 where r.shard = 0
 returning c.rows::text as rows`,
-  retire_worker: `delete from waybill.worker as w
+  retire_worker: `with shares as (
+  delete from waybill.worker_queue as s
+  where s.worker = $1::uuid
+)
+delete from waybill.worker as w
 where w.id = $1::uuid`,
   retry_job: `with input as materialized (
   select ($1::text)::uuid as id, $2::text as queue, $3::text as actor, $4::text as reason
@@ -3819,6 +4510,43 @@ noted as (
 )
 select (t.dispatch + 1)::text as dispatch
 from taken as t`,
+  return_jobs: `with given as (
+  select g.id, g.queue, g.token
+  from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, token bigint)
+),
+returned as (
+  update waybill.inbox as i
+  set state = 'retry_waiting',
+      attempt = greatest(0, i.attempt - 1),
+      owner = case when i.attempt > 1 or i.crashes > 0 then null else i.owner end
+  from given as g
+  where i.id = g.id
+    and i.queue = g.queue
+    and i.token = g.token
+    and i.state = 'running'
+  returning i.id, i.queue, i.dispatch
+),
+unslotted as (
+  delete from waybill.slot as s
+  using returned as r
+  where s.id = r.id and s.queue = r.queue
+  returning s.id, s.queue, s.place, s.key, s.ordering_key, s.type, s.priority, r.dispatch + 1 as dispatch, s.enqueued_at
+),
+kept as (
+  insert into waybill.backlog as b (id, queue, place, key, ordering_key, type, priority, dispatch, enqueued_at)
+  select u.id, u.queue, u.place, u.key, u.ordering_key, u.type, u.priority, u.dispatch, u.enqueued_at
+  from unslotted as u
+  on conflict (id, queue) do update
+  set dispatch = greatest(b.dispatch, excluded.dispatch)
+),
+news as (
+  insert into waybill.freed (queue, ended, changed)
+  select u.queue, array_agg(u.id), array_agg(u.id)
+  from unslotted as u
+  group by u.queue
+)
+select u.id::text as id, u.queue
+from unslotted as u`,
   save_checkpoint: `with owned as materialized (
   select i.id, i.queue, i.attempt
   from waybill.inbox as i

@@ -1,11 +1,16 @@
 import type { Consumer } from "@waybill/rabbitmq";
+import type { QueueShutReason } from "./flow.ts";
 
 /** Why a queue's deliveries are not wanted. */
 export type ShutReason =
   | "database unavailable"
   | "worker draining"
   | "worker stopping"
-  | "slots taken";
+  | "slots taken"
+  | QueueReason;
+
+/** Why the deliveries of one queue are not wanted, whatever the others'. */
+export type QueueReason = QueueShutReason | "no share of the limit";
 
 /** The way in from one queue: open while nothing speaks against it. */
 export class Door {

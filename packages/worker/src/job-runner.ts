@@ -7,6 +7,7 @@
 import { channel } from "node:diagnostics_channel";
 import {
   decideFailure,
+  type Envelope,
   type Failure,
   failureOf,
   JobCancelledError,
@@ -43,7 +44,7 @@ const attemptChannel = channel("waybill:job:attempt");
 /** A job that this worker owns, ready to run. */
 export interface ClaimedJob<Tx> {
   readonly incoming: Incoming;
-  readonly row: ClaimedRow;
+  readonly row: ClaimedRow & Pick<OwnedJob, "slotted">;
   readonly registration: Registration<Tx>;
 }
 
@@ -57,6 +58,8 @@ export interface JobRunnerOptions<Tx> {
   readonly environment: AttemptEnvironment<Tx>;
   readonly settlements: Settlements;
   readonly news: Pick<News, "changed">;
+  /** Whether an ordering key waits for the retry of this job. */
+  readonly blocksOrder: (envelope: Envelope, attempt: number) => boolean;
   /** Milliseconds that a delivery is held; see Holding. */
   readonly holdMs: number;
   /** The job goes on without its delivery. */
@@ -276,7 +279,9 @@ export class JobRunner<Tx> {
       this.#environment.internals.random,
     );
     const delayMs = decision.next === "retry" ? decision.delayMs : undefined;
-    const state = await this.#settlements.fail(await recordOf(flight, failure, delayMs));
+    const blocks = this.#options.blocksOrder(flight.incoming.envelope, row.attempt);
+    const record = await recordOf(flight, failure, delayMs);
+    const state = await this.#settlements.fail({ ...record, blocks });
     await this.#environment.internals.failpoint("worker.afterCommit");
     this.#report(flight, state, failure, durationMs, delayMs);
     await this.#finish(flight, state);

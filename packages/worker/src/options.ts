@@ -4,10 +4,12 @@ import {
   checkSchemaName,
   checkTopologyPrefix,
   checkTypeName,
+  type ConfigIssue,
   type DecoderName,
   decoderNames,
   type Logger,
   parseOptions,
+  type QueueDefinition,
 } from "@waybill/core";
 import type { Database } from "@waybill/postgres";
 import type { TopologyMode } from "@waybill/rabbitmq";
@@ -30,6 +32,12 @@ export interface QueueOptions {
   readonly decoder?: DecoderName | undefined;
   /** Job that messages without a type are; by default the queue's only job, if there is one. */
   readonly untypedJob?: string | undefined;
+  /**
+   * What `defineQueue` made for this queue. The worker writes it into the database at its start, in the
+   * place of what was declared before; an operator's settings win over it.
+   * @default what is in the database holds
+   */
+  readonly define?: QueueDefinition | undefined;
 }
 
 /** Where the broker is, and the names there. */
@@ -139,6 +147,7 @@ export interface ResolvedWorkerOptions {
         readonly concurrency: number;
         readonly decoder: DecoderName;
         readonly untypedJob?: string | undefined;
+        readonly define?: QueueDefinition | undefined;
       }
     >
   >;
@@ -200,6 +209,30 @@ const isLogger = (value: unknown): boolean =>
     (name) => typeof (value as Record<string, unknown>)[name] === "function",
   );
 
+const isQueueDefinition = (value: unknown): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  "name" in value &&
+  typeof value.name === "string" &&
+  "settings" in value &&
+  typeof value.settings === "object";
+
+/** Definitions of other queues than those that they are given for. */
+function misnamed(
+  queues: Readonly<Record<string, { readonly define?: QueueDefinition | undefined }>>,
+): readonly ConfigIssue[] {
+  return Object.entries(queues).flatMap(([queue, { define }]) =>
+    define === undefined || define.name === queue
+      ? []
+      : [
+          {
+            path: `queues.${queue}.define`,
+            message: `is the definition of "${define.name}"; give it to that queue, or define "${queue}"`,
+          },
+        ],
+  );
+}
+
 const workerOptions: z.ZodType<
   ResolvedWorkerOptions & { readonly database: Database<unknown> },
   WorkerOptions<unknown>
@@ -220,6 +253,9 @@ const workerOptions: z.ZodType<
         concurrency: z.int().min(1).max(1_000),
         decoder: z.enum(decoderNames).default("json"),
         untypedJob: checked(checkTypeName).optional(),
+        define: z
+          .custom<QueueDefinition>(isQueueDefinition, { message: "expected what defineQueue made" })
+          .optional(),
       }),
     ),
     schema: checked(checkSchemaName).default("waybill"),
@@ -256,7 +292,7 @@ const workerOptions: z.ZodType<
     recycle: recycleOptions.default({}),
   })
   .superRefine((options, context) => {
-    for (const { path, message } of contradictions(options)) {
+    for (const { path, message } of [...contradictions(options), ...misnamed(options.queues)]) {
       context.addIssue({ code: "custom", path: path.split("."), message });
     }
   })

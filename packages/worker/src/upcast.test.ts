@@ -19,6 +19,7 @@ function registrationOf(
     payload: z.unknown(),
     checkpoint: undefined,
     result: undefined,
+    dependsOn: [],
     upcasters: new Map(Object.entries(steps).map(([from, step]) => [Number(from), step])),
     retry: { maxAttempts: 1, initialDelayMs: 0, maxDelayMs: 0, factor: 1, jitter: "none" },
     timeoutMs: 0,

@@ -20,6 +20,7 @@ import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
 import { Entrances } from "./entrances.ts";
+import { FlowControl } from "./flow-control.ts";
 import { InFlight } from "./in-flight.ts";
 import { Intake } from "./intake.ts";
 import type { Internals } from "./internals.ts";
@@ -34,7 +35,7 @@ import { ageLimitOf, recycleLookMs, recycleReason } from "./recycle.ts";
 import type { Registry } from "./registry.ts";
 import { Requests, requestsMs } from "./requests.ts";
 import { createSettlements, type Settlements } from "./settlements.ts";
-import { prepareTopology, waitForBroker } from "./start-broker.ts";
+import { brokerHeartbeatSeconds, prepareTopology, waitForBroker } from "./start-broker.ts";
 import type { WorkerStatus } from "./status.ts";
 import { StrayErrors } from "./stray-errors.ts";
 import { packageVersion } from "./version.ts";
@@ -45,14 +46,6 @@ import { WorkQueue } from "./work-queue.ts";
 const reactMs = 2_000;
 /** Time to record what was handed back, in milliseconds. */
 const handBackMs = 5_000;
-
-/**
- * The broker gives up a silent connection after less than three heartbeats. That must not be later than
- * the end of the lease: the copies of a frozen worker's jobs would be given to that very worker, which
- * is a consumer until then. Below two seconds a loaded broker would be taken for dead.
- */
-const brokerHeartbeatSeconds = (heartbeatMs: number): number =>
-  Math.min(10, Math.max(2, Math.floor(heartbeatMs / 1_000)));
 
 /** What a run is made of. */
 export interface WorkerRunOptions<Tx> {
@@ -82,6 +75,7 @@ export class WorkerRun<Tx> {
   readonly #queues: readonly WorkQueue[];
   readonly #connection: BrokerConnection;
   readonly #entrances: Entrances;
+  readonly #flow: FlowControl;
   readonly #requests: Requests;
   readonly #strayErrors: StrayErrors;
   readonly #firstAlive = Promise.withResolvers<void>();
@@ -132,6 +126,8 @@ export class WorkerRun<Tx> {
       crashBudget: options.crashBudget,
       bootId,
       inFlight,
+      isHeldBack: ({ row, incoming, registration }) =>
+        this.#flow.view.isHeldBack(row.queue, incoming.envelope, registration.dependsOn),
     });
     this.#queues = this.#queueNames().map(
       (name) => new WorkQueue(name, options.queues[name]?.concurrency ?? subscriptionConcurrency),
@@ -152,6 +148,23 @@ export class WorkerRun<Tx> {
       random,
       holdMs: options.holdMs,
       queueName: (queue) => names(options.broker.prefix).queueName(queue),
+    });
+    this.#flow = new FlowControl({
+      store: ownDatabase.flow,
+      queues: this.#queues,
+      declarations: this.#queueNames().map((queue) => ({
+        queue,
+        definition: options.queues[queue]?.define,
+        dependencies: registry.dependenciesOf(queue),
+      })),
+      bootId,
+      logger,
+      random,
+      turn: (queue, reason) => this.#entrances.turn(queue, reason),
+      onSlots: (queue) => {
+        this.#entrances.refit(queue);
+        this.#claims.schedule();
+      },
     });
     this.#requests = new Requests({
       store,
@@ -189,6 +202,7 @@ export class WorkerRun<Tx> {
       },
       settlements,
       news: this.#news,
+      blocksOrder: (envelope, attempt) => this.#flow.view.blocksOrder(envelope, attempt),
       holdMs: options.holdMs,
       onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
@@ -211,10 +225,12 @@ export class WorkerRun<Tx> {
       finished: () => this.#runner.finished,
       state: () => (this.#draining || this.#stopping ? "draining" : "running"),
       onAlive: () => {
+        this.#flow.reset();
         this.#firstAlive.resolve();
         this.#turnDoors();
       },
       onLost: () => {
+        this.#flow.reset();
         this.#runner.stopAll((jobId) => new LeaseLostError(jobId));
         this.#turnDoors();
       },
@@ -269,8 +285,9 @@ export class WorkerRun<Tx> {
     const declare = (): Promise<void> =>
       prepareTopology(this.#connection, topology, mode, this.#logger, signal);
     await declare();
+    await this.#flow.begin(signal);
     this.#presence.start();
-    await Promise.race([this.#firstAlive.promise, aborted(signal)]);
+    await Promise.race([this.#firstAlive.promise.then(() => this.#flow.start()), aborted(signal)]);
     signal.throwIfAborted();
     this.#requests.start();
     this.#entrances.start(
@@ -293,7 +310,8 @@ export class WorkerRun<Tx> {
       parking: this.#parking,
       inFlight: this.#inFlight,
       bootId: () => this.#presence.bootId,
-      accepts: () => this.#mayTake,
+      governs: () => this.#flow.view.governs(queue.name),
+      accepts: () => this.#mayTake && !queue.isShut,
     });
     return (delivery) => intake.take(delivery);
   }
@@ -374,7 +392,7 @@ export class WorkerRun<Tx> {
         await within(handBackMs, idle);
       }
     }
-    await within(1_000, this.#requests.stop());
+    await within(1_000, Promise.all([this.#requests.stop(), this.#flow.stop()]));
     await within(1_000, this.#news.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();

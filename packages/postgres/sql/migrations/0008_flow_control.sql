@@ -204,7 +204,8 @@ create table waybill.worker_queue (
   queue text not null,
   concurrency integer not null,
   granted integer,
-  held integer,
+  held integer not null,
+  turn bigint not null default 0,
   constraint worker_queue_pkey primary key (worker, queue)
 ) with (fillfactor = 50);
 
@@ -212,8 +213,9 @@ comment on table waybill.worker_queue is 'Workers of each queue, with their shar
 comment on column waybill.worker_queue.worker is 'The worker (worker.id).';
 comment on column waybill.worker_queue.queue is 'Queue that it consumes.';
 comment on column waybill.worker_queue.concurrency is 'Jobs of the queue that it runs at a time, at most.';
-comment on column waybill.worker_queue.granted is 'Share that the relay gives it; null: there is no limit.';
-comment on column waybill.worker_queue.held is 'Share that it makes use of until it says less; null: none.';
+comment on column waybill.worker_queue.granted is 'Share that the relay gives it; null: there is no limit, or the relay has not seen the worker yet.';
+comment on column waybill.worker_queue.held is 'What it may be using, until it says less; its whole concurrency where there is no limit.';
+comment on column waybill.worker_queue.turn is 'One more with each change of held, so that a statement that comes late changes nothing.';
 
 -- Dependencies of jobs, each with a circuit breaker for the whole fleet.
 create table waybill.dependency (
