@@ -8,6 +8,7 @@ import { addDeadCommand } from "./commands/dead.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addJobsCommand } from "./commands/jobs.ts";
 import { addMigrateCommand } from "./commands/migrate.ts";
+import { addQueueCommand } from "./commands/queue.ts";
 import { addRelayCommand } from "./commands/relay.ts";
 import { addTopologyCommand } from "./commands/topology.ts";
 import { addWorkerCommand } from "./commands/worker.ts";
@@ -53,6 +54,7 @@ export function buildCommand(program: Program): CommandUnknownOpts {
   addTopologyCommand(root, program);
   addJobsCommand(root, program);
   addDeadCommand(root, program);
+  addQueueCommand(root, program);
   addWorkersCommand(root, program);
   addBreakerCommand(root, program);
   addDoctorCommand(root, program);

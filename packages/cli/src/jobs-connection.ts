@@ -3,6 +3,7 @@ import type { Logger } from "@waybill/core";
 import {
   createDependencies,
   createJobs,
+  createQueues,
   createWorkers,
   type Database,
   type Dependencies,
@@ -10,6 +11,7 @@ import {
   pgDatabase,
   pgExecutor,
   pgListener,
+  type Queues,
   requireSchemaVersion,
   type Workers,
 } from "@waybill/postgres";
@@ -20,6 +22,7 @@ import {
   explainDatabaseError,
   withDatabase,
 } from "./database.ts";
+import { readKnownQueues } from "./known-topology.ts";
 
 /** Where a command looks and acts. */
 export interface StoreSettings {
@@ -125,5 +128,24 @@ export async function withDependencies<T>(
     return await work(
       createDependencies({ database: databaseOn(client), schema, actor: actorName() }),
     );
+  });
+}
+
+/** Runs `work` with the queues of a schema, and what tells the names that were heard of. */
+export async function withQueues<T>(
+  settings: StoreSettings,
+  work: (queues: Queues<Client>, knownNames: () => Promise<readonly string[]>) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, schema } = settings;
+  return await withDatabase(databaseUrl, async (client) => {
+    await requireSchemaVersion(client, schema);
+    const queues = createQueues({ database: databaseOn(client), schema, actor: actorName() });
+    const knownNames = async (): Promise<readonly string[]> => {
+      const governed = (await queues.list()).map(({ name }) => name);
+      const seen = await readKnownQueues(client, schema);
+      const subscriptions = seen.subscriptions.map(({ subscription }) => subscription);
+      return [...new Set([...governed, ...seen.queues, ...subscriptions])].sort();
+    };
+    return await work(queues, knownNames);
   });
 }

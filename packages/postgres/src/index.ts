@@ -71,8 +71,8 @@ export {
   type FlowStore,
   type FlowStoreOptions,
   type QueueFlow,
-  type QueueGate,
-  type QueueShare,
+  type FlowGate,
+  type WorkerShare,
   type ShareUse,
 } from "./flow-store.ts";
 export type { JobListener, Listening, ListenRequest } from "./job-listener.ts";
@@ -135,7 +135,7 @@ export {
   type GateRecord,
   type Governance,
   type GovernorStore,
-  type QueueRecord,
+  type GovernedQueue,
   type ReadJob,
   type Round,
   type RoundResult,
@@ -160,6 +160,24 @@ export {
   type ProgressReport,
   type WorkerRequests,
 } from "./inbox-store.ts";
+export type {
+  QueueAudit,
+  QueueGate,
+  QueueOverrides,
+  QueueRecord,
+  QueueShare,
+  QueueStop,
+  QueueSummary,
+} from "./queue-record.ts";
+export { createQueues, type Queues } from "./queues.ts";
+export type {
+  QueueActOptions,
+  QueueChange,
+  QueuesOptions,
+  QueueTarget,
+  TierAssignment,
+} from "./queues-options.ts";
+export { rateWords, settingWords } from "./queue-words.ts";
 export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";
 export type {
   CursorRecord,
@@ -175,6 +193,7 @@ export type {
   StoredCursor,
 } from "./relay-records.ts";
 export type { StopRequest, WorkerRecord } from "./worker-record.ts";
+export type { JobDelay, JobEdit, UncheckedJobEdit, WaitingActs } from "./waiting-acts.ts";
 export {
   createWorkers,
   type StopOptions,

@@ -55,7 +55,19 @@ export interface JobFailure {
 export interface JobAudit {
   readonly at: Date;
   readonly actor: string;
-  readonly action: "cancel" | "retry" | "redrive" | "release" | "rescan" | "drain" | "restart";
+  readonly action:
+    | "cancel"
+    | "retry"
+    | "redrive"
+    | "release"
+    | "rescan"
+    | "drain"
+    | "restart"
+    | "edit"
+    | "reprioritise"
+    | "delay"
+    | "drop"
+    | "replace";
   readonly detail: string | null;
 }
 

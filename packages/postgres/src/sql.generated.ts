@@ -2671,18 +2671,22 @@ export type QueryName =
   | "create_outbox_partition"
   | "declare_dependencies"
   | "declare_queue"
+  | "delay_job"
   | "dispatch_round"
   | "drop_inbox_partition"
   | "drop_outbox_partition"
+  | "edit_job"
   | "enqueue_jobs"
   | "ensure_relay"
   | "ensure_schema"
+  | "explain_job"
   | "fail_attempts"
   | "fire_leases"
   | "fire_timers"
   | "free_slots"
   | "get_backend"
   | "get_jobs"
+  | "get_queue"
   | "get_schema_version"
   | "get_server_facts"
   | "grant_shares"
@@ -2692,6 +2696,7 @@ export type QueryName =
   | "hold_shares"
   | "hold_timer"
   | "join_queues"
+  | "list_blocked_keys"
   | "list_dead_letters"
   | "list_default_inbox"
   | "list_default_outbox"
@@ -2703,6 +2708,7 @@ export type QueryName =
   | "list_known_queues"
   | "list_migrations"
   | "list_outbox_partitions"
+  | "list_queues"
   | "list_workers"
   | "listen_jobs"
   | "listen_wake"
@@ -2716,6 +2722,8 @@ export type QueryName =
   | "open_dependency"
   | "park_dispatches"
   | "park_messages"
+  | "pause_gate"
+  | "pause_queue"
   | "prune_audit_log"
   | "prune_checkpoints"
   | "prune_dead_letters"
@@ -2746,6 +2754,7 @@ export type QueryName =
   | "read_lanes"
   | "read_late_page"
   | "read_outcomes"
+  | "read_queue_settings"
   | "read_requests"
   | "read_slots"
   | "read_unclaimed_slots"
@@ -2762,14 +2771,19 @@ export type QueryName =
   | "renew_term"
   | "renew_watches"
   | "renew_worker"
+  | "reprioritise_job"
   | "request_stop"
   | "rescan_outbox"
+  | "resume_gate"
+  | "resume_queue"
   | "retire_worker"
   | "retry_job"
   | "return_jobs"
   | "save_checkpoint"
   | "save_cursor"
   | "save_progress"
+  | "set_queue"
+  | "set_tier"
   | "start_inline"
   | "step_breakers"
   | "take_term"
@@ -3379,6 +3393,89 @@ set declared = excluded.declared,
     changed_at = clock_timestamp()
 where q.declared = $3::jsonb
 returning q.name`,
+  delay_job: `with input as materialized (
+  select
+    ($1::text)::uuid as id,
+    $2::text as queue,
+    coalesce(
+      (nullif($3::text, ''))::timestamptz,
+      clock_timestamp() + (nullif($4::text, ''))::numeric * interval '1 millisecond'
+    ) as fire_at,
+    $5::text as actor,
+    nullif($6::text, '') as reason
+),
+timed as (
+  update waybill.timer as t
+  set fire_at = n.fire_at
+  from input as n
+  where t.id = n.id
+    and t.queue = n.queue
+    and t.kind = 'job'
+    and t.reason in ('delay', 'retry')
+  returning t.id, t.queue, t.fire_at
+),
+taken as (
+  delete from waybill.backlog as b
+  using input as n
+  where b.id = n.id
+    and b.queue = n.queue
+    and exists (
+      select from waybill.outbox as o where o.id = n.id and o.queue = n.queue and o.kind = 'job'
+    )
+  returning b.id, b.queue, b.dispatch, b.priority, b.payload, b.enqueued_at
+),
+moved as (
+  insert into waybill.timer as t (
+    id, queue, kind, dispatch, fire_at, reason, type, version, payload, payload_base64, headers,
+    priority, ordering_key, correlation_id, expires_at, enqueued_at
+  )
+  select
+    k.id, k.queue, 'job', k.dispatch + 1, n.fire_at, 'delay', o.type, o.version,
+    coalesce(k.payload, o.payload), o.payload_base64 and k.payload is null, o.headers,
+    k.priority, o.ordering_key, o.correlation_id, o.expires_at, k.enqueued_at
+  from taken as k
+  cross join input as n
+  cross join lateral (
+    select e.*
+    from waybill.outbox as e
+    where e.id = k.id and e.queue = k.queue and e.kind = 'job'
+    order by e.dispatch desc, e.tx desc, e.seq desc
+    limit 1
+  ) as o
+  on conflict (id, queue, kind, dispatch) do update
+  set fire_at = excluded.fire_at,
+      reason = excluded.reason,
+      detail = null,
+      parked_at = null,
+      owner = null,
+      payload = excluded.payload,
+      payload_base64 = excluded.payload_base64,
+      priority = excluded.priority
+  returning t.id, t.queue, t.fire_at
+),
+news as (
+  insert into waybill.freed (queue, changed)
+  select k.queue, array[k.id]
+  from taken as k
+),
+changed as (
+  select t.id, t.queue, t.fire_at from timed as t
+  union all
+  select m.id, m.queue, m.fire_at from moved as m
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select
+    n.actor, 'delay', n.id, n.queue,
+    concat(
+      'until ', to_char(n.fire_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), ': ' || n.reason
+    )
+  from input as n
+  where exists (select from changed)
+)
+select to_char(c.fire_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as fire_at
+from changed as c
+limit 1`,
   dispatch_round: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
@@ -3520,6 +3617,71 @@ cross join lateral (
 ) as o`,
   drop_inbox_partition: `select waybill.drop_inbox_partition($1::text, $2::timestamptz, $3::integer) as done`,
   drop_outbox_partition: `select waybill.drop_outbox_partition($1::text, $2::pg_snapshot) as done`,
+  edit_job: `with input as materialized (
+  select
+    ($1::text)::uuid as id, $2::text as queue, $3::text as payload, (nullif($4::text, ''))::integer as version,
+    $5::text as actor, nullif($6::text, '') as reason
+),
+timed as (
+  update waybill.timer as t
+  set payload = n.payload,
+      payload_base64 = false,
+      version = coalesce(n.version, t.version)
+  from input as n
+  where t.id = n.id
+    and t.queue = n.queue
+    and t.kind = 'job'
+    and t.reason in ('delay', 'retry')
+  returning t.id, t.queue, false as backlogged
+),
+waiting as (
+  update waybill.backlog as b
+  set payload = n.payload
+  from input as n
+  where b.id = n.id
+    and b.queue = n.queue
+    and (
+      n.version is null
+      or n.version = (
+        select o.version
+        from waybill.outbox as o
+        where o.id = n.id and o.queue = n.queue and o.kind = 'job'
+        order by o.dispatch desc, o.tx desc, o.seq desc
+        limit 1
+      )
+    )
+  returning b.id, b.queue, true as backlogged
+),
+changed as (
+  select t.id, t.queue, t.backlogged from timed as t
+  union all
+  select w.id, w.queue, w.backlogged from waiting as w
+),
+rewritten as (
+  update waybill.outbox as o
+  set payload = n.payload,
+      payload_base64 = false,
+      version = coalesce(n.version, o.version)
+  from input as n
+  where o.id = n.id
+    and o.queue = n.queue
+    and o.kind = 'job'
+    and exists (select from changed)
+),
+news as (
+  insert into waybill.freed (queue, changed)
+  select c.queue, array[c.id]
+  from changed as c
+  where c.backlogged
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select n.actor, 'edit', c.id, c.queue, n.reason
+  from changed as c
+  cross join input as n
+)
+select c.backlogged::text as backlogged
+from changed as c`,
   enqueue_jobs: `select id, deduplicated
 from waybill.enqueue(($1::text)::jsonb, ($2::text)::boolean)`,
   ensure_relay: `insert into waybill.relay (shard)
@@ -3549,6 +3711,222 @@ begin
   end if;
 end
 $$`,
+  explain_job: `with job as materialized (
+  select j.*
+  from waybill.job as j
+  where j.id = ($1::text)::uuid
+    and j.queue = $2::text
+  limit 1
+),
+relay as materialized (
+  select
+    r.snapshot,
+    coalesce(r.holder_name, r.holder::text) as holder,
+    coalesce(r.lease_until > clock_timestamp(), false) as held,
+    r.saved_at
+  from waybill.relay as r
+  where r.shard = 0
+),
+written as materialized (
+  select
+    o.tx, o.seq, o.dispatch, o.headers ->> 'waybill-concurrency-key' as key,
+    coalesce(pg_visible_in_snapshot(o.tx, r.snapshot), false) as relayed
+  from job as j
+  cross join relay as r
+  cross join lateral (
+    select e.tx, e.seq, e.dispatch, e.headers
+    from waybill.outbox as e
+    where e.id = j.id and e.queue = j.queue and e.kind = 'job'
+    order by e.dispatch desc, e.tx desc, e.seq desc
+    limit 1
+  ) as o
+),
+waiting as materialized (
+  select b.*
+  from waybill.backlog as b
+  where b.id = ($1::text)::uuid and b.queue = $2::text
+),
+slot as materialized (
+  select s.*
+  from waybill.slot as s
+  where s.id = ($1::text)::uuid and s.queue = $2::text
+),
+place as materialized (
+  select
+    j.id, j.queue, j.type, j.ordering_key,
+    coalesce(
+      (select w.key from waiting as w),
+      (select s.key from slot as s),
+      (select o.key from written as o),
+      j.headers ->> 'waybill-concurrency-key',
+      ''
+    ) as key,
+    coalesce((select w.place from waiting as w), (select s.place from slot as s)) as place
+  from job as j
+),
+settings as materialized (
+  select q.*
+  from waybill.queue as q
+  where q.name = $2::text
+),
+head as (
+  (
+    select s.id, 0 as rank, s.waiting, s.place
+    from waybill.slot as s
+    join place as p on s.queue = p.queue and s.ordering_key = p.ordering_key and s.id <> p.id
+  )
+  union all
+  (
+    select b.id, 1, false, b.place
+    from place as p
+    cross join lateral (
+      select b.id, b.place
+      from waybill.backlog as b
+      where b.queue = p.queue
+        and b.lane = '=' || p.ordering_key
+        and b.place < p.place
+      order by b.place
+      limit 1
+    ) as b
+  )
+  order by rank, place
+  limit 1
+),
+alive as materialized (
+  select w.id, w.name, w.state, w.running, w.blocked_ms, w.blocked_by, w.queues
+  from waybill.worker as w
+  where waybill.worker_alive(w.id)
+)
+select jsonb_build_object(
+    'now', clock_timestamp(),
+    'job', to_jsonb(j) - 'payload' - 'headers' - 'result',
+    'key', p.key,
+    'relay', (select to_jsonb(r) - 'snapshot' from relay as r),
+    'written', (
+      select jsonb_build_object(
+        'dispatch', o.dispatch,
+        'relayed', o.relayed,
+        'ahead', case
+          when not o.relayed then (
+            select count(*)
+            from (
+              select
+              from waybill.outbox as e
+              cross join relay as r
+              where e.tx >= coalesce(pg_snapshot_xmin(r.snapshot), '0'::xid8)
+                and (e.tx, e.seq) < (o.tx, o.seq)
+                and (r.snapshot is null or not pg_visible_in_snapshot(e.tx, r.snapshot))
+              limit 10000
+            ) as e
+          )
+        end
+      )
+      from written as o
+    ),
+    'queue', (
+      select to_jsonb(q) - 'declared' - 'overrides'
+      from settings as q
+    ),
+    'gates', (
+      select coalesce(jsonb_agg(to_jsonb(g)), '[]'::jsonb)
+      from waybill.queue_gate as g
+      where g.queue = p.queue
+        and ((g.kind = 'type' and g.name = p.type) or (g.kind = 'key' and g.name = p.key and p.key <> ''))
+    ),
+    'backlog', (
+      select jsonb_build_object(
+        'place', w.place,
+        'ahead', (
+          select count(*)
+          from (
+            select
+            from waybill.backlog as b
+            where b.queue = w.queue and b.lane = w.lane and b.place < w.place
+            limit 10000
+          ) as b
+        ),
+        'waiting', (
+          select count(*) from (select from waybill.backlog as b where b.queue = w.queue limit 10000) as b
+        )
+      )
+      from waiting as w
+    ),
+    'slot', (
+      select jsonb_build_object('waiting', s.waiting, 'dispatched_at', s.dispatched_at) from slot as s
+    ),
+    'head', (
+      select jsonb_build_object(
+        'id', h.id,
+        'dispatched', h.rank = 0,
+        'waiting', h.waiting,
+        'state', coalesce(i.state, 'queued'),
+        'worker', w.name,
+        'started_at', i.started_at,
+        'retry_at', t.fire_at,
+        'failure', t.detail
+      )
+      from head as h
+      left join waybill.inbox as i on i.id = h.id and i.queue = p.queue
+      left join waybill.worker as w on w.id = i.owner and i.state = 'running'
+      left join lateral (
+        select t.fire_at, t.detail
+        from waybill.timer as t
+        where t.id = h.id and t.queue = p.queue and t.kind = 'job' and t.reason = 'retry'
+        order by t.dispatch desc
+        limit 1
+      ) as t on true
+    ),
+    'used', (
+      select jsonb_build_object(
+        'queue', count(*),
+        'type', count(*) filter (where s.type = p.type),
+        'key', count(*) filter (where s.key = p.key)
+      )
+      from waybill.slot as s
+      where s.queue = p.queue
+        and s.id <> p.id
+        and not s.waiting
+    ),
+    'breakers', (
+      select coalesce(jsonb_agg(to_jsonb(d) - 'settings' order by d.name), '[]'::jsonb)
+      from settings as q
+      cross join waybill.dependency as d
+      where coalesce(q.settings -> 'dependsOn', '[]') ? d.name
+        or coalesce(q.settings #> array['types', p.type, 'dependsOn'], '[]') ? d.name
+    ),
+    'workers', (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'name', a.name,
+        'state', a.state,
+        'running', a.running,
+        'blocked_ms', a.blocked_ms,
+        'blocked_by', a.blocked_by,
+        'share', (
+          select coalesce(u.granted, u.concurrency)
+          from waybill.worker_queue as u
+          where u.worker = a.id and u.queue = p.queue
+        ),
+        'capacity', (
+          select sum(coalesce(u.granted, u.concurrency)) from waybill.worker_queue as u where u.worker = a.id
+        )
+      ) order by a.name), '[]'::jsonb)
+      from alive as a
+      where p.queue = any (a.queues)
+    ),
+    'owner', (
+      select jsonb_build_object(
+        'name', w.name,
+        'alive', exists (select from alive as a where a.id = w.id),
+        'heartbeat_age_ms', greatest(0, (extract(epoch from clock_timestamp() - w.heartbeat_at) * 1000)::bigint),
+        'blocked_ms', w.blocked_ms,
+        'blocked_by', w.blocked_by
+      )
+      from waybill.worker as w
+      where w.id = j.owner
+    )
+  )::text as facts
+from job as j
+cross join place as p`,
   fail_attempts: `with failed as (
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
@@ -3892,6 +4270,42 @@ from waybill.job as j
 where j.id = ($1::text)::uuid
   and $2::text in ('', j.queue)
 order by j.queue`,
+  get_queue: `select
+  (
+    select coalesce(jsonb_agg(to_jsonb(g) order by g.kind, g.name), '[]'::jsonb)
+    from (
+      select
+        g.kind, g.name, g.tier, g.paused_at, g.paused_by, g.pause_reason,
+        case when g.closed_until > clock_timestamp() then g.closed_until end as closed_until,
+        case when g.closed_until > clock_timestamp() then g.closed_reason end as closed_reason
+      from waybill.queue_gate as g
+      where g.queue = $1::text
+        and (g.tier is not null or g.paused_at is not null or g.closed_until > clock_timestamp())
+      order by g.kind, g.name
+      limit 10000
+    ) as g
+  )::text as gates,
+  (
+    select coalesce(jsonb_agg(to_jsonb(s) order by s.name, s.worker), '[]'::jsonb)
+    from (
+      select w.id as worker, w.name, u.concurrency, u.granted, u.held
+      from waybill.worker as w
+      left join waybill.worker_queue as u on u.worker = w.id and u.queue = $1::text
+      where $1::text = any (w.queues)
+        and waybill.worker_alive(w.id)
+    ) as s
+  )::text as shares,
+  (
+    select coalesce(jsonb_agg(to_jsonb(a) order by a.audit_id), '[]'::jsonb)
+    from (
+      select a.audit_id, a.at, a.actor, a.action, a.detail
+      from waybill.audit_log as a
+      where a.id is null
+        and a.queue = $1::text
+      order by a.audit_id desc
+      limit 20
+    ) as a
+  )::text as audit`,
   get_schema_version: `select coalesce(max(version), 0)::text as version
 from waybill.migration`,
   get_server_facts: `select
@@ -4124,6 +4538,95 @@ select $1::uuid, a.queue, a.concurrency, a.held
 from jsonb_to_recordset($2::jsonb) as a (queue text, concurrency integer, held integer)
 order by a.queue
 on conflict (worker, queue) do nothing`,
+  list_blocked_keys: `with input as materialized (
+  select $1::text as queue, ($2::text)::bigint as rows_max
+),
+heads as materialized (
+  select s.id, s.queue, s.ordering_key, s.type, s.key, s.waiting, s.dispatched_at, behind.jobs
+  from waybill.slot as s
+  cross join input as n
+  cross join lateral (
+    select count(*) as jobs
+    from (
+      select
+      from waybill.backlog as b
+      where b.queue = s.queue
+        and b.lane = '=' || s.ordering_key
+        and b.id <> s.id
+      limit 10000
+    ) as b
+  ) as behind
+  where s.ordering_key is not null
+    and n.queue in ('', s.queue)
+    and (s.waiting or behind.jobs > 0)
+  order by s.dispatched_at, s.id
+  limit (select n.rows_max from input as n)
+)
+select jsonb_build_object(
+    'queue', h.queue,
+    'ordering_key', h.ordering_key,
+    'id', h.id,
+    'type', h.type,
+    'waiting', h.waiting,
+    'jobs', h.jobs,
+    'dispatched_at', h.dispatched_at,
+    'state', coalesce(i.state, 'queued'),
+    'attempt', coalesce(i.attempt, 0),
+    'started_at', i.started_at,
+    'worker', w.name,
+    'retry_at', t.fire_at,
+    'failure_message', f.message,
+    'failed_at', f.failed_at,
+    'paused', case
+      when q.paused_at is not null then 'queue'
+      when exists (
+        select from waybill.queue_gate as g
+        where g.queue = h.queue and g.kind = 'type' and g.name = h.type and g.paused_at is not null
+      ) then 'type'
+      when exists (
+        select from waybill.queue_gate as g
+        where g.queue = h.queue and g.kind = 'key' and g.name = h.key and g.paused_at is not null
+      ) then 'key'
+    end,
+    'closed_until', greatest(
+      case when q.closed_until > clock_timestamp() then q.closed_until end,
+      (
+        select max(g.closed_until)
+        from waybill.queue_gate as g
+        where g.queue = h.queue
+          and ((g.kind = 'type' and g.name = h.type) or (g.kind = 'key' and g.name = h.key))
+          and g.closed_until > clock_timestamp()
+      )
+    ),
+    'breaker', (
+      select min(d.name)
+      from waybill.dependency as d
+      where d.state <> 'closed'
+        and (
+          coalesce(q.settings -> 'dependsOn', '[]') ? d.name
+          or coalesce(q.settings #> array['types', h.type, 'dependsOn'], '[]') ? d.name
+        )
+    )
+  )::text as blocked
+from heads as h
+left join waybill.queue as q on q.name = h.queue
+left join waybill.inbox as i on i.id = h.id and i.queue = h.queue
+left join waybill.worker as w on w.id = i.owner and i.state = 'running'
+left join lateral (
+  select t.fire_at
+  from waybill.timer as t
+  where t.id = h.id and t.queue = h.queue and t.kind = 'job' and t.reason = 'retry'
+  order by t.dispatch desc
+  limit 1
+) as t on true
+left join lateral (
+  select f.message, f.failed_at
+  from waybill.failure as f
+  where f.id = h.id and f.queue = h.queue
+  order by f.failure_id desc
+  limit 1
+) as f on true
+order by h.dispatched_at, h.id`,
   list_dead_letters: `with input as materialized (
   select
     $1::text as queue,
@@ -4358,6 +4861,84 @@ order by migration.version`,
   p.upper_bound::timestamptz as upper,
   clock_timestamp() as now
 from waybill.list_partitions('waybill.outbox') as p`,
+  list_queues: `with input as materialized (
+  select $1::text as name
+),
+alive as materialized (
+  select w.id, w.queues
+  from waybill.worker as w
+  where waybill.worker_alive(w.id)
+),
+known as (
+  select q.name from waybill.queue as q
+  union
+  select g.queue from waybill.queue_gate as g
+  union
+  select unnest(a.queues) from alive as a
+),
+waiting as (
+  select b.queue, count(*) as jobs
+  from waybill.backlog as b
+  cross join input as n
+  where n.name in ('', b.queue)
+  group by b.queue
+),
+dispatched as (
+  select
+    s.queue,
+    count(*) filter (where not s.waiting) as jobs,
+    count(*) filter (where s.waiting) as blocked
+  from waybill.slot as s
+  cross join input as n
+  where n.name in ('', s.queue)
+  group by s.queue
+),
+gates as (
+  select
+    g.queue,
+    count(*) filter (where g.kind = 'type' and g.paused_at is not null) as types,
+    count(*) filter (where g.kind = 'key' and g.paused_at is not null) as keys
+  from waybill.queue_gate as g
+  group by g.queue
+),
+shares as (
+  select w.queue, sum(w.concurrency) as capacity
+  from waybill.worker_queue as w
+  join alive as a on a.id = w.worker
+  group by w.queue
+)
+select (
+    jsonb_build_object(
+      'name', k.name,
+      'governed', coalesce(q.governed, false),
+      'declared', coalesce(q.declared, '{}'),
+      'overrides', coalesce(q.overrides, '{}'),
+      'settings', coalesce(q.settings, '{}'),
+      'paused_at', q.paused_at,
+      'paused_by', q.paused_by,
+      'pause_reason', q.pause_reason,
+      'closed_until', case when q.closed_until > clock_timestamp() then q.closed_until end,
+      'closed_reason', case when q.closed_until > clock_timestamp() then q.closed_reason end,
+      'changed_at', q.changed_at,
+      'waiting', coalesce(b.jobs, 0),
+      'dispatched', coalesce(d.jobs, 0),
+      'blocked', coalesce(d.blocked, 0),
+      'paused_types', coalesce(g.types, 0),
+      'paused_keys', coalesce(g.keys, 0),
+      'workers', (select count(*) from alive as a where k.name = any (a.queues)),
+      'capacity', s.capacity
+    )
+  )::text as queue
+from known as k
+cross join input as n
+left join waybill.queue as q on q.name = k.name
+left join waiting as b on b.queue = k.name
+left join dispatched as d on d.queue = k.name
+left join gates as g on g.queue = k.name
+left join shares as s on s.queue = k.name
+where n.name in ('', k.name)
+order by k.name
+limit 10000`,
   list_workers: `with input as materialized (
   select ($1::text)::boolean as dead, ($2::text)::boolean as counting
 ),
@@ -4553,6 +5134,52 @@ parked as (
 )
 select p.id::text as id, p.queue, p.dispatch
 from parked as p`,
+  pause_gate: `with input as materialized (
+  select
+    $1::text as queue, $2::text as kind, $3::text as name, $4::text as actor, nullif($5::text, '') as reason
+),
+paused as (
+  insert into waybill.queue_gate as g (queue, kind, name, paused_at, paused_by, pause_reason)
+  select n.queue, n.kind, n.name, clock_timestamp(), n.actor, n.reason
+  from input as n
+  on conflict (queue, kind, name) do update
+  set paused_at = excluded.paused_at,
+      paused_by = excluded.paused_by,
+      pause_reason = excluded.pause_reason
+  where g.paused_at is null
+  returning g.queue, g.kind, g.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'pause', p.queue, concat(p.kind, ' ', p.name, ': ' || n.reason)
+  from paused as p
+  cross join input as n
+)
+select p.name
+from paused as p`,
+  pause_queue: `with input as materialized (
+  select $1::text as name, $2::text as actor, nullif($3::text, '') as reason
+),
+paused as (
+  insert into waybill.queue as q (name, paused_at, paused_by, pause_reason)
+  select n.name, clock_timestamp(), n.actor, n.reason
+  from input as n
+  on conflict (name) do update
+  set paused_at = excluded.paused_at,
+      paused_by = excluded.paused_by,
+      pause_reason = excluded.pause_reason,
+      changed_at = clock_timestamp()
+  where q.paused_at is null
+  returning q.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'pause', p.name, n.reason
+  from paused as p
+  cross join input as n
+)
+select p.name
+from paused as p`,
   prune_audit_log: `with old as materialized (
   select a.audit_id
   from waybill.audit_log as a
@@ -5132,6 +5759,12 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
 select i.id::text as id, i.queue, i.state, i.token::text as token, i.deaths, i.attempt
 from asked as a
 join waybill.inbox as i on i.id = a.id and i.queue = a.queue`,
+  read_queue_settings: `select
+  coalesce(q.declared, '{}'::jsonb)::text as declared,
+  coalesce(q.overrides, '{}'::jsonb)::text as overrides,
+  (select coalesce(jsonb_agg(d.name order by d.name), '[]'::jsonb) from waybill.dependency as d)::text as dependencies
+from (select $1::text as name) as n
+left join waybill.queue as q on q.name = n.name`,
   read_requests: `with asked as (
   select i.id, i.queue, i.cancel_requested_at, i.token <> a.token as lost
   from jsonb_to_recordset($2::jsonb) as a (id uuid, queue text, token bigint)
@@ -5376,7 +6009,7 @@ released as (
   where t.id = n.id
     and n.queue in ('', t.queue)
     and t.reason <> 'lease'
-    and (t.fire_at = 'infinity' or t.reason in ('no_handler', 'unroutable', 'nacked', 'refused'))
+    and (t.fire_at = 'infinity' or t.reason in ('delay', 'retry', 'no_handler', 'unroutable', 'nacked', 'refused'))
   returning t.id, t.queue, t.reason
 ),
 noted as (
@@ -5446,6 +6079,58 @@ set lease_until = clock_timestamp() + $2::double precision * interval '1 millise
 where w.id = $1::uuid
   and w.lease_until > clock_timestamp()
 returning w.id::text as id`,
+  reprioritise_job: `with input as materialized (
+  select
+    ($1::text)::uuid as id, $2::text as queue, ($3::text)::integer as priority, $4::text as actor,
+    nullif($5::text, '') as reason
+),
+timed as (
+  update waybill.timer as t
+  set priority = n.priority
+  from input as n
+  where t.id = n.id
+    and t.queue = n.queue
+    and t.kind = 'job'
+    and t.reason not in ('held', 'lease')
+  returning t.id, t.queue, false as backlogged
+),
+waiting as (
+  update waybill.backlog as b
+  set priority = n.priority
+  from input as n
+  where b.id = n.id
+    and b.queue = n.queue
+  returning b.id, b.queue, true as backlogged
+),
+changed as (
+  select t.id, t.queue, t.backlogged from timed as t
+  union all
+  select w.id, w.queue, w.backlogged from waiting as w
+),
+rewritten as (
+  update waybill.outbox as o
+  set priority = n.priority
+  from input as n
+  where o.id = n.id
+    and o.queue = n.queue
+    and o.kind = 'job'
+    and exists (select from changed)
+),
+news as (
+  insert into waybill.freed (queue, changed)
+  select c.queue, array[c.id]
+  from changed as c
+  where c.backlogged
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select n.actor, 'reprioritise', c.id, c.queue, concat('priority ', n.priority, ': ' || n.reason)
+  from changed as c
+  cross join input as n
+  limit 1
+)
+select c.backlogged::text as backlogged
+from changed as c`,
   request_stop: `with input as materialized (
   select $1::text as request, ($2::text)::jsonb as ids, $3::text as actor, $4::text as reason
 ),
@@ -5514,6 +6199,72 @@ set snapshot = '4:4:',
 from counted as c, term as t
 where r.shard = 0
 returning c.rows::text as rows`,
+  resume_gate: `with input as materialized (
+  select
+    $1::text as queue, $2::text as kind, $3::text as name, $4::text as actor, nullif($5::text, '') as reason
+),
+deleted as (
+  delete from waybill.queue_gate as g
+  using input as n
+  where g.queue = n.queue
+    and g.kind = n.kind
+    and g.name = n.name
+    and g.tier is null
+    and (g.paused_at is not null or g.closed_until > clock_timestamp())
+  returning g.queue, g.kind, g.name
+),
+updated as (
+  update waybill.queue_gate as g
+  set paused_at = null,
+      paused_by = null,
+      pause_reason = null,
+      closed_until = null,
+      closed_reason = null
+  from input as n
+  where g.queue = n.queue
+    and g.kind = n.kind
+    and g.name = n.name
+    and g.tier is not null
+    and (g.paused_at is not null or g.closed_until > clock_timestamp())
+  returning g.queue, g.kind, g.name
+),
+resumed as (
+  select d.queue, d.kind, d.name from deleted as d
+  union all
+  select u.queue, u.kind, u.name from updated as u
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'resume', r.queue, concat(r.kind, ' ', r.name, ': ' || n.reason)
+  from resumed as r
+  cross join input as n
+)
+select r.name
+from resumed as r`,
+  resume_queue: `with input as materialized (
+  select $1::text as name, $2::text as actor, nullif($3::text, '') as reason
+),
+resumed as (
+  update waybill.queue as q
+  set paused_at = null,
+      paused_by = null,
+      pause_reason = null,
+      closed_until = null,
+      closed_reason = null,
+      changed_at = clock_timestamp()
+  from input as n
+  where q.name = n.name
+    and (q.paused_at is not null or q.closed_until > clock_timestamp())
+  returning q.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'resume', r.name, n.reason
+  from resumed as r
+  cross join input as n
+)
+select r.name
+from resumed as r`,
   retire_worker: `with shares as (
   delete from waybill.worker_queue as s
   where s.worker = $1::uuid
@@ -5659,6 +6410,83 @@ set attempt = excluded.attempt,
     total = excluded.total,
     reported_at = excluded.reported_at
 returning p.id::text as id, p.queue`,
+  set_queue: `with input as materialized (
+  select
+    $1::text as name, ($2::text)::jsonb as declared, ($3::text)::jsonb as overrides,
+    ($4::text)::jsonb as changed, $5::text as actor, $6::text as detail
+),
+written as (
+  insert into waybill.queue as q (name, overrides)
+  select n.name, n.changed
+  from input as n
+  on conflict (name) do update
+  set overrides = excluded.overrides,
+      changed_at = clock_timestamp()
+  where q.declared = (select n.declared from input as n)
+    and q.overrides = (select n.overrides from input as n)
+  returning q.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'set', w.name, n.detail
+  from written as w
+  cross join input as n
+)
+select w.name
+from written as w`,
+  set_tier: `with input as materialized (
+  select
+    $1::text as queue, $2::text as name, nullif($3::text, '') as tier, $4::text as actor,
+    nullif($5::text, '') as reason
+),
+allowed as (
+  select n.*
+  from input as n
+  where n.tier is null
+    or exists (
+      select
+      from waybill.queue as q
+      where q.name = n.queue
+        and q.settings #> '{keys,tiers}' ? n.tier
+    )
+),
+deleted as (
+  delete from waybill.queue_gate as g
+  using allowed as a
+  where a.tier is null
+    and g.queue = a.queue
+    and g.kind = 'key'
+    and g.name = a.name
+    and g.paused_at is null
+    and (g.closed_until is null or g.closed_until <= statement_timestamp())
+),
+untiered as (
+  update waybill.queue_gate as g
+  set tier = null
+  from allowed as a
+  where a.tier is null
+    and g.queue = a.queue
+    and g.kind = 'key'
+    and g.name = a.name
+    and (g.paused_at is not null or g.closed_until > statement_timestamp())
+),
+tiered as (
+  insert into waybill.queue_gate as g (queue, kind, name, tier)
+  select a.queue, 'key', a.name, a.tier
+  from allowed as a
+  where a.tier is not null
+  on conflict (queue, kind, name) do update
+  set tier = excluded.tier
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select
+    a.actor, 'set', a.queue,
+    concat('key ', a.name, ': ', coalesce('tier ' || a.tier, 'no tier'), ', ' || a.reason)
+  from allowed as a
+)
+select a.name
+from allowed as a`,
   start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at, on_terminal)
 values (
   ($1::text)::uuid, $2::text, $3::text, 'running', ($4::text)::integer, 1,
