@@ -20,6 +20,8 @@ export interface QueueFlow {
 /** A pause or closed tap of a job type or a key. */
 export interface QueueGate {
   readonly queue: string;
+  readonly kind: "type" | "key";
+  readonly name: string;
   readonly paused: boolean;
   readonly closedMs: number | null;
 }

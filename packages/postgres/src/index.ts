@@ -45,6 +45,21 @@ export {
   type TypeOrmDataSourceLike,
   type TypeOrmManagerLike,
 } from "./adapters/typeorm-database.ts";
+export {
+  type BreakerActOptions,
+  createDependencies,
+  type Dependencies,
+  type DependenciesOptions,
+  type DependencyHistoryOptions,
+} from "./dependencies.ts";
+export type { BreakerState, DependencyEvent, DependencyRecord } from "./dependency-record.ts";
+export {
+  type BreakerView,
+  createDependencyStore,
+  type DependencyStore,
+  type DependencyStoreOptions,
+  type OutcomeReport,
+} from "./dependency-store.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
@@ -108,9 +123,24 @@ export {
   createOutbox,
   type EnqueueItem,
   type EnqueueReceipt,
+  type EnqueueRefusal,
   type Outbox,
   type OutboxOptions,
 } from "./outbox.ts";
+export {
+  type BacklogRow,
+  createGovernorStore,
+  type DispatchRef,
+  type FreedRow,
+  type GateRecord,
+  type Governance,
+  type GovernorStore,
+  type QueueRecord,
+  type ReadJob,
+  type Round,
+  type RoundResult,
+  type SlotRow,
+} from "./governor-store.ts";
 export {
   type CancelRequest,
   type ClaimedRow,
@@ -119,6 +149,7 @@ export {
   createJobFence,
   type FailureOutcome,
   type FailureRecord,
+  type IdleDelivery,
   type InboxStore,
   type InboxStoreOptions,
   type JobFence,

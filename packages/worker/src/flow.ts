@@ -5,7 +5,7 @@
  * seen last holds.
  */
 
-import type { Logger, QueueSettings } from "@waybill/core";
+import type { Envelope, Logger, QueueSettings } from "@waybill/core";
 import type { FlowReading, FlowStore, QueueShare } from "@waybill/postgres";
 import { LoopPause } from "./loop-pause.ts";
 
@@ -44,6 +44,8 @@ interface View {
   readonly closedUntil: ReadonlyMap<string, number>;
   /** Queues with a paused type or key, and until when with a closed one. */
   readonly gated: ReadonlyMap<string, number>;
+  /** The same of each type and key, by queue, kind and name. */
+  readonly shutUntil: ReadonlyMap<string, number>;
   readonly open: ReadonlySet<string>;
 }
 
@@ -53,8 +55,12 @@ const nothing: View = {
   paused: new Set(),
   closedUntil: new Map(),
   gated: new Map(),
+  shutUntil: new Map(),
   open: new Set(),
 };
+
+const gateId = (queue: string, kind: "type" | "key", name: string): string =>
+  `${queue}\n${kind}\n${name}`;
 
 /** See the head of the file. */
 export class FlowView {
@@ -102,6 +108,28 @@ export class FlowView {
     return names.find((name) => this.#view.open.has(name));
   }
 
+  /**
+   * True where a job that was dispatched must not start now: its type or its key was paused since, or a
+   * breaker has opened.
+   */
+  isHeldBack(queue: string, envelope: Envelope, dependsOn: readonly string[]): boolean {
+    const { shutUntil } = this.#view;
+    const now = performance.now();
+    const { type, concurrencyKey: key } = envelope;
+    return (
+      (shutUntil.get(gateId(queue, "type", type)) ?? 0) > now ||
+      (key !== null && (shutUntil.get(gateId(queue, "key", key)) ?? 0) > now) ||
+      this.openDependency([...dependsOn, ...(this.settings(queue).dependsOn ?? [])]) !== undefined
+    );
+  }
+
+  /** True where the ordering key of a job waits for the retry of this attempt. */
+  blocksOrder({ queue, enqueuedAt }: Envelope, attempt: number): boolean {
+    const { parkAfterAttempts = Infinity, parkAfterMs = Infinity } =
+      this.settings(queue).order ?? {};
+    return attempt < parkAfterAttempts && Date.now() - enqueuedAt.getTime() < parkAfterMs;
+  }
+
   /** Looks at once, also for who cannot wait for the next time. Errors of the driver pass through. */
   async look(): Promise<void> {
     const { store, queues, bootId, onLook, onShares } = this.#options;
@@ -146,8 +174,10 @@ export class FlowView {
       const now = performance.now();
       const until = (closedMs: number | null): number => now + (closedMs ?? 0);
       const gated = new Map<string, number>();
-      for (const { queue, paused, closedMs } of news.gates) {
+      const shutUntil = new Map<string, number>();
+      for (const { queue, kind, name, paused, closedMs } of news.gates) {
         const end = paused ? Number.POSITIVE_INFINITY : until(closedMs);
+        shutUntil.set(gateId(queue, kind, name), end);
         gated.set(queue, Math.max(end, gated.get(queue) ?? 0));
       }
       this.#view = {
@@ -156,6 +186,7 @@ export class FlowView {
         paused: new Set(news.queues.filter(({ paused }) => paused).map(({ name }) => name)),
         closedUntil: new Map(news.queues.map(({ name, closedMs }) => [name, until(closedMs)])),
         gated,
+        shutUntil,
         open: new Set(news.open),
       };
       // Last: a view that could not be made is asked for again.

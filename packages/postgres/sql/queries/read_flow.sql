@@ -31,6 +31,8 @@ news as (
         jsonb_agg(
           jsonb_build_object(
             'queue', g.queue,
+            'kind', g.kind,
+            'name', g.name,
             'paused', g.paused_at is not null,
             'closedMs', (extract(epoch from g.closed_until - statement_timestamp()) * 1000)::bigint
           )
