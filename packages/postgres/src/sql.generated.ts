@@ -4373,7 +4373,7 @@ able as (
   where j.most is not null
   window
     queue as (partition by j.queue),
-    upto as (partition by j.queue order by j.worker)
+    upto as (partition by j.queue order by j.concurrency, j.worker)
 ),
 wanted as (
   select
@@ -4400,7 +4400,7 @@ raised as (
   from kept as k
   window
     queue as (partition by k.queue),
-    upto as (partition by k.queue order by k.worker)
+    upto as (partition by k.queue order by k.concurrency, k.worker)
 ),
 due as (
   select
