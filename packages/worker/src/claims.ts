@@ -41,6 +41,8 @@ export interface ClaimsOptions<Tx> {
   /** Undefined while this worker must not claim. */
   readonly bootId: () => string | undefined;
   readonly inFlight: InFlight;
+  /** Called when jobs were claimed and started, and those that could not be let go. */
+  readonly onRound: () => void;
 }
 
 /** See the head of the file. */
@@ -70,6 +72,14 @@ export class Claims<Tx> {
     this.#queues.push(queue);
   }
 
+  /** True while more jobs of a queue may be started: it has a free slot, or one is being claimed for. */
+  mayStart(queue: string): boolean {
+    return (
+      this.#claiming ||
+      this.#queues.some(({ name, busy, concurrency }) => name === queue && busy < concurrency)
+    );
+  }
+
   /** Claims no more. */
   stop(): void {
     this.#stopped = true;
@@ -94,7 +104,7 @@ export class Claims<Tx> {
   }
 
   async #round(): Promise<void> {
-    const { gate, bootId } = this.#options;
+    const { gate, bootId, onRound } = this.#options;
     const me = bootId();
     if (this.#claiming || this.#stopped || !gate.open || me === undefined) return;
     if (!this.#starts.mayClaim) return;
@@ -111,6 +121,7 @@ export class Claims<Tx> {
       this.#options.logger.error({ err }, "claims failed");
     } finally {
       this.#claiming = false;
+      onRound();
     }
     if (progress) this.schedule();
   }

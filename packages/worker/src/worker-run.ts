@@ -16,6 +16,7 @@ import {
   names,
   topologyOf,
 } from "@waybill/rabbitmq";
+import { Batches } from "./batch/batches.ts";
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
@@ -34,6 +35,7 @@ import { ageLimitOf, recycleLookMs, recycleReason } from "./recycle.ts";
 import type { Registry } from "./registry.ts";
 import { Requests, requestsMs } from "./requests.ts";
 import { createSettlements, type Settlements } from "./settlements.ts";
+import { shutdownError } from "./shutdown-error.ts";
 import { prepareTopology, waitForBroker } from "./start-broker.ts";
 import type { WorkerStatus } from "./status.ts";
 import { StrayErrors } from "./stray-errors.ts";
@@ -75,6 +77,7 @@ export class WorkerRun<Tx> {
   readonly #gate: DatabaseGate;
   readonly #presence: Presence;
   readonly #news: News;
+  readonly #batches = new Batches<Tx>((queue) => this.#claims.mayStart(queue));
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
@@ -132,6 +135,7 @@ export class WorkerRun<Tx> {
       crashBudget: options.crashBudget,
       bootId,
       inFlight,
+      onRound: () => this.#batches.look(),
     });
     this.#queues = this.#queueNames().map(
       (name) => new WorkQueue(name, options.queues[name]?.concurrency ?? subscriptionConcurrency),
@@ -186,6 +190,7 @@ export class WorkerRun<Tx> {
         isStopped: () => this.#end.signal.aborted,
         readCheckpoint: (job) => readCheckpoint(store, this.#gate, job),
         progress: new ProgressWriter(store, logger, (jobId) => this.#news.changed(jobId)),
+        batches: this.#batches,
       },
       settlements,
       news: this.#news,
@@ -356,6 +361,7 @@ export class WorkerRun<Tx> {
     this.#stopping = true;
     clearInterval(this.#recycling);
     this.#claims.stop();
+    this.#batches.stop(shutdownError);
     this.#logger.info({ running: this.#runner.running }, "worker stopping");
     await within(3_000, this.#entrances.shut("worker stopping"));
 
@@ -363,12 +369,7 @@ export class WorkerRun<Tx> {
     if (!(await within(options.graceMs, idle, hurry))) {
       const why = hurry?.aborted === true ? "grace is cut short" : "grace is over";
       this.#logger.warn({ running: this.#runner.running }, why);
-      this.#runner.abortAll(
-        (jobId) =>
-          new ShutdownError(
-            `Cannot go on with job ${jobId}: the worker shuts down. It is handed back and runs again.`,
-          ),
-      );
+      this.#runner.abortAll(shutdownError);
       if (!(await within(reactMs, idle))) {
         this.#runner.abandonAll();
         await within(handBackMs, idle);
