@@ -26,6 +26,7 @@ import type { Incoming } from "./incoming.ts";
 import type { News } from "./news.ts";
 import type { Registration } from "./registry.ts";
 import { keyOf, type Settled, type Settlements } from "./settlements.ts";
+import { suspectCrashes } from "./verdict.ts";
 
 /** What is published on the diagnostics channel `waybill:job:attempt` after each attempt. */
 export interface AttemptEvent {
@@ -36,7 +37,7 @@ export interface AttemptEvent {
   /** What the attempt made of the job. */
   readonly state: Settled;
   readonly failureClass: string | undefined;
-  /** Time of the handler, in milliseconds. */
+  /** Time of the handler, in milliseconds; of a batch, with the time that it was waited for. */
   readonly durationMs: number;
 }
 
@@ -159,6 +160,7 @@ export class JobRunner<Tx> {
       envelope: incoming.envelope,
       owned: row,
       attempt: row.attempt,
+      isSuspect: row.crashes >= suspectCrashes,
       registration,
       holding,
     });

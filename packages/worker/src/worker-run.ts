@@ -16,6 +16,7 @@ import {
   names,
   topologyOf,
 } from "@waybill/rabbitmq";
+import { Batches } from "./batch/batches.ts";
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
@@ -36,6 +37,7 @@ import { watchWear } from "./recycle.ts";
 import type { Registry } from "./registry.ts";
 import { Requests, requestsMs } from "./requests.ts";
 import { createSettlements, type Settlements } from "./settlements.ts";
+import { shutdownError } from "./shutdown-error.ts";
 import { brokerHeartbeatSeconds, prepareTopology, waitForBroker } from "./start-broker.ts";
 import type { WorkerStatus } from "./status.ts";
 import { StrayErrors } from "./stray-errors.ts";
@@ -70,6 +72,7 @@ export class WorkerRun<Tx> {
   readonly #presence: Presence;
   readonly #news: News;
   readonly #dependencies: WorkerDependencies;
+  readonly #batches = new Batches<Tx>((queue) => this.#claims.mayStart(queue));
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
@@ -130,6 +133,7 @@ export class WorkerRun<Tx> {
       inFlight,
       isHeldBack: ({ row, incoming, registration }) =>
         this.#flow.view.isHeldBack(row.queue, incoming.envelope, registration.dependsOn),
+      onRound: () => this.#batches.look(),
     });
     this.#queues = this.#queueNames().map(
       (name) => new WorkQueue(name, options.queues[name]?.concurrency ?? subscriptionConcurrency),
@@ -201,6 +205,7 @@ export class WorkerRun<Tx> {
         isStopped: () => this.#end.signal.aborted,
         readCheckpoint: (job) => readCheckpoint(store, this.#gate, job),
         progress: new ProgressWriter(store, logger, (jobId) => this.#news.changed(jobId)),
+        batches: this.#batches,
       },
       settlements,
       news: this.#news,
@@ -369,6 +374,7 @@ export class WorkerRun<Tx> {
     this.#stopping = true;
     clearInterval(this.#recycling);
     this.#claims.stop();
+    this.#batches.stop(shutdownError);
     this.#logger.info({ running: this.#runner.running }, "worker stopping");
     await within(3_000, this.#entrances.shut("worker stopping"));
 
@@ -376,20 +382,14 @@ export class WorkerRun<Tx> {
     if (!(await within(options.graceMs, idle, hurry))) {
       const why = hurry?.aborted === true ? "grace is cut short" : "grace is over";
       this.#logger.warn({ running: this.#runner.running }, why);
-      this.#runner.abortAll(
-        (jobId) =>
-          new ShutdownError(
-            `Cannot go on with job ${jobId}: the worker shuts down. It is handed back and runs again.`,
-          ),
-      );
+      this.#runner.abortAll(shutdownError);
       if (!(await within(reactMs, idle))) {
         this.#runner.abandonAll();
         await within(handBackMs, idle);
       }
     }
     await within(1_000, Promise.all([this.#requests.stop(), this.#flow.stop()]));
-    await within(1_000, this.#news.flush());
-    await within(1_000, this.#dependencies.flush());
+    await within(1_000, Promise.all([this.#news.flush(), this.#dependencies.flush()]));
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();
     await this.#connection.close();
