@@ -1,11 +1,17 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { defineJob, defineQueue, type QueueSettings } from "@waybill/core";
-import { createOutbox, type EnqueueOptions, type Outbox } from "@waybill/postgres";
+import {
+  createJobs,
+  createOutbox,
+  type EnqueueOptions,
+  type Jobs,
+  type Outbox,
+} from "@waybill/postgres";
 import { createRelay } from "@waybill/relay";
 import type { Job } from "@waybill/worker";
 import type { PoolClient } from "pg";
 import { z } from "zod";
-import { eventually } from "../../support/index.ts";
+import { eventually, startProcess } from "../../support/index.ts";
 import { testLogger } from "../../worker/support/app-parts.ts";
 import {
   type App,
@@ -38,7 +44,14 @@ export interface Start {
 export interface Flow extends AsyncDisposable {
   readonly app: App;
   readonly outbox: Outbox<PoolClient>;
+  readonly jobs: Jobs<PoolClient>;
+  /** Writes the queue's settings, as a worker does at its start. */
+  declare(): Promise<void>;
   startRelay(): { stop(): Promise<void> };
+  /** Starts a relay as a process that kills itself at a failpoint; resolves at its end. */
+  killRelayAt(point: string, count?: number): Promise<void>;
+  /** Runs one statement of the test. */
+  sql(text: string, values?: readonly unknown[]): Promise<readonly Record<string, unknown>[]>;
   startWorker(
     handler: (job: FlowJob) => unknown,
     options?: StartWorkerOptions,
@@ -70,6 +83,12 @@ export async function startFlow(settings: QueueSettings): Promise<Flow> {
   return {
     app,
     outbox,
+    jobs: createJobs({ database: app.dataLayer }),
+    async declare() {
+      await app.database.rows("insert into waybill.queue (name, declared) values ('work', $1)", [
+        JSON.stringify(queue.settings),
+      ]);
+    },
     startRelay() {
       const stop = new AbortController();
       const relay = createRelay({
@@ -88,6 +107,21 @@ export async function startFlow(settings: QueueSettings): Promise<Flow> {
       stack.defer(() => handle.stop());
       return handle;
     },
+    async killRelayAt(point, count = 1) {
+      const settings = {
+        databaseUrl: app.database.url,
+        broker: { url: app.vhost.url, prefix: app.vhost.prefix },
+        leaseMs: 500,
+      };
+      const program = new URL("../../support/relay-process.ts", import.meta.url);
+      const at = { point, count, signal: "SIGKILL" };
+      const child = stack.use(
+        await startProcess(program, [JSON.stringify(settings), JSON.stringify(at)]),
+      );
+      const exit = await child.exited;
+      if (exit.signal !== "SIGKILL") throw new Error(`the relay ended by ${exit.signal}`);
+    },
+    sql: (text, values = []) => app.database.rows(text, [...values]),
     startWorker: (handler, options = {}) =>
       app.startWorker(
         (worker) => {
