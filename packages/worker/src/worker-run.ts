@@ -20,7 +20,6 @@ import { Batches } from "./batch/batches.ts";
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
-import { WorkerDependencies } from "./dependencies.ts";
 import { Entrances } from "./entrances.ts";
 import { FlowControl } from "./flow-control.ts";
 import { InFlight } from "./in-flight.ts";
@@ -71,7 +70,6 @@ export class WorkerRun<Tx> {
   readonly #gate: DatabaseGate;
   readonly #presence: Presence;
   readonly #news: News;
-  readonly #dependencies: WorkerDependencies;
   readonly #batches = new Batches<Tx>((queue) => this.#claims.mayStart(queue));
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
@@ -105,7 +103,6 @@ export class WorkerRun<Tx> {
     const { store } = ownDatabase;
     const settlements = createSettlements(store, this.#gate, random);
     this.#news = new News(store, logger);
-    this.#dependencies = new WorkerDependencies(options, ownDatabase, this.#gate, logger);
     this.#runner = this.#createRunner(settlements);
     const bootId = (): string | undefined => this.#presence.bootId;
     const inFlight = this.#inFlight;
@@ -156,15 +153,9 @@ export class WorkerRun<Tx> {
       queueName: (queue) => names(options.broker.prefix).queueName(queue),
     });
     this.#flow = new FlowControl({
-      store: ownDatabase.flow,
+      ...setup,
       queues: this.#queues,
-      declarations: this.#queueNames().map((queue) => ({
-        queue,
-        definition: options.queues[queue]?.define,
-        dependencies: registry.dependenciesOf(queue),
-      })),
       bootId,
-      logger,
       random,
       turn: (queue, reason) => this.#entrances.turn(queue, reason),
       onSlots: (queue) => {
@@ -210,7 +201,7 @@ export class WorkerRun<Tx> {
       settlements,
       news: this.#news,
       blocksOrder: (envelope, attempt) => this.#flow.view.blocksOrder(envelope, attempt),
-      outcomes: this.#dependencies,
+      onEnd: (...ended) => this.#flow.outcomes.note(...ended),
       holdMs: options.holdMs,
       onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
@@ -293,7 +284,6 @@ export class WorkerRun<Tx> {
     const declare = (): Promise<void> =>
       prepareTopology(this.#connection, topology, mode, this.#logger, signal);
     await declare();
-    await Promise.race([this.#dependencies.declare(), aborted(signal)]);
     await this.#flow.begin(signal);
     this.#presence.start();
     await Promise.race([this.#firstAlive.promise.then(() => this.#flow.start()), aborted(signal)]);
@@ -389,7 +379,7 @@ export class WorkerRun<Tx> {
       }
     }
     await within(1_000, Promise.all([this.#requests.stop(), this.#flow.stop()]));
-    await within(1_000, Promise.all([this.#news.flush(), this.#dependencies.flush()]));
+    await within(1_000, this.#news.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();
     await this.#connection.close();
