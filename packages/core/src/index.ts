@@ -63,6 +63,7 @@ export {
   defineDependency,
   type DependencyDefinition,
   type DependencySettings,
+  isDependency,
   type ResolvedDependencySettings,
 } from "./dependency.ts";
 export { defineEvent, type EventDefinition } from "./event.ts";

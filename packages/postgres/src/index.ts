@@ -45,9 +45,36 @@ export {
   type TypeOrmDataSourceLike,
   type TypeOrmManagerLike,
 } from "./adapters/typeorm-database.ts";
+export {
+  type BreakerActOptions,
+  createDependencies,
+  type Dependencies,
+  type DependenciesOptions,
+  type DependencyHistoryOptions,
+} from "./dependencies.ts";
+export type { BreakerState, DependencyEvent, DependencyRecord } from "./dependency-record.ts";
+export {
+  type BreakerView,
+  createDependencyStore,
+  type DependencyStore,
+  type DependencyStoreOptions,
+  type OutcomeReport,
+} from "./dependency-store.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
+export {
+  createFlowStore,
+  type DeclaredSettings,
+  type FlowNews,
+  type FlowReading,
+  type FlowStore,
+  type FlowStoreOptions,
+  type QueueFlow,
+  type FlowGate,
+  type WorkerShare,
+  type ShareUse,
+} from "./flow-store.ts";
 export type { JobListener, Listening, ListenRequest } from "./job-listener.ts";
 export type {
   DeadLetterRecord,
@@ -101,6 +128,20 @@ export {
   type OutboxOptions,
 } from "./outbox.ts";
 export {
+  type BacklogRow,
+  createGovernorStore,
+  type DispatchRef,
+  type FreedRow,
+  type GateRecord,
+  type Governance,
+  type GovernorStore,
+  type GovernedQueue,
+  type ReadJob,
+  type Round,
+  type RoundResult,
+  type SlotRow,
+} from "./governor-store.ts";
+export {
   type CancelRequest,
   type ClaimedRow,
   type ClaimRequest,
@@ -108,6 +149,7 @@ export {
   createJobFence,
   type FailureOutcome,
   type FailureRecord,
+  type IdleDelivery,
   type InboxStore,
   type InboxStoreOptions,
   type JobFence,
@@ -118,6 +160,24 @@ export {
   type ProgressReport,
   type WorkerRequests,
 } from "./inbox-store.ts";
+export type {
+  QueueAudit,
+  QueueGateReport,
+  QueueOverrides,
+  QueueReport,
+  QueueStop,
+  QueueSummary,
+  QueueWorker,
+} from "./queue-report.ts";
+export { createQueues, type Queues } from "./queues.ts";
+export type {
+  QueueActOptions,
+  QueueChange,
+  QueuesOptions,
+  QueueTarget,
+  TierAssignment,
+} from "./queues-options.ts";
+export { rateWords, settingWords } from "./queue-words.ts";
 export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";
 export type {
   CursorRecord,
@@ -133,6 +193,11 @@ export type {
   StoredCursor,
 } from "./relay-records.ts";
 export type { StopRequest, WorkerRecord } from "./worker-record.ts";
+export type { BlockedKey, BlockedReason } from "./blocked-key.ts";
+export type { JobExplanation } from "./explain-job.ts";
+export type { BlockedFilter, JobExplaining } from "./job-explaining.ts";
+export type { GateName, JobGate } from "./job-gates.ts";
+export type { JobDelay, JobEdit, UncheckedJobEdit, WaitingActs } from "./waiting-acts.ts";
 export {
   createWorkers,
   type StopOptions,

@@ -103,6 +103,7 @@ export type Prunable =
   | "audit_log"
   | "workers"
   | "unheard_events"
+  | "dependency_events"
   | "inbox_default"
   | "outbox_default";
 

@@ -42,6 +42,7 @@ export async function prune(options: PrunerOptions): Promise<number> {
   await repeat(() => store.prune("checkpoints", historyRetentionMs, batch));
   await repeat(() => store.prune("progress", historyRetentionMs, batch));
   await repeat(() => store.prune("audit_log", historyRetentionMs, batch));
+  await repeat(() => store.prune("dependency_events", historyRetentionMs, batch));
   await repeat(() => store.prune("watches", deadWatchMs, batch));
   await repeat(() => store.prune("workers", deadWorkerMs, batch));
   const unheard = await repeat(() => store.prune("unheard_events", historyRetentionMs, batch));

@@ -8,6 +8,7 @@ import {
   type ResultOf,
 } from "@waybill/core";
 import type { Database } from "@waybill/postgres";
+import { checkDependencies } from "./dependencies.ts";
 import { type Internals, noInternals } from "./internals.ts";
 import { IsolatedHandler } from "./isolation/isolated-handler.ts";
 import { resolveThreadOptions, type ThreadHandlerOptions } from "./isolation/options.ts";
@@ -162,6 +163,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       checkpoint: undefined,
       result: undefined,
       upcasters: new Map(),
+      dependsOn: [],
       retry: policy.retry,
       timeoutMs: policy.timeoutMs,
       hardTimeoutMs: policy.hardTimeoutMs,
@@ -194,6 +196,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       checkpoint: job.checkpoint,
       result: job.result,
       upcasters: job.upcasters,
+      dependsOn: job.dependsOn,
       retry,
       timeoutMs,
       hardTimeoutMs,
@@ -248,6 +251,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       [...Object.keys(options.queues), ...subscriptions],
       this.#database.poolSize,
     );
+    checkDependencies(options.dependencies, this.#registry.dependents, options.queues);
     this.#state = "starting";
     const { threads } = this.#registry;
     try {

@@ -1,4 +1,4 @@
--- The view job again, with the concurrency key, and with jobs that were dropped as cancelled by Waybill.
+-- The view job again, with concurrency keys, what waits in the backlog, and jobs that were dropped.
 
 drop view waybill.job;
 
@@ -67,8 +67,8 @@ select
   b.relayed,
   b.payload,
   b.payload_base64,
-  nullif(b.headers - array['waybill-on-terminal', 'waybill-concurrency-key'], '{}'::jsonb) as headers,
-  coalesce(b.priority, 0) as priority,
+  nullif(b.headers - '{waybill-on-terminal,waybill-concurrency-key}'::text[], '{}'::jsonb) as headers,
+  coalesce(g.priority, b.priority, 0) as priority,
   b.ordering_key,
   b.correlation_id,
   coalesce(i.attempt, 0) as attempt,
@@ -79,8 +79,8 @@ select
   w.name as worker,
   b.enqueued_at,
   waiting.fire_at as next_at,
-  waiting.reason as waiting_for,
-  waiting.detail as waiting_detail,
+  coalesce(waiting.reason, g.reason) as waiting_for,
+  coalesce(waiting.detail, g.detail) as waiting_detail,
   b.expires_at,
   i.started_at,
   i.finished_at,
@@ -113,6 +113,12 @@ left join lateral (
   order by t.dispatch desc
   limit 1
 ) as waiting on true
+left join lateral (
+  select w.priority, 'turn' as reason, 'waits in the backlog of its queue' as detail
+  from waybill.backlog as w
+  where coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+    and w.id = b.id and w.queue = b.queue
+) as g on true
 left join lateral (
   select f.failure_class, f.message, f.failed_at
   from waybill.failure as f
@@ -151,7 +157,7 @@ comment on column waybill.job.owner is 'Worker that runs it, or ran it last (wor
 comment on column waybill.job.worker is 'Name of that worker.';
 comment on column waybill.job.enqueued_at is 'When the job was first written.';
 comment on column waybill.job.next_at is 'When it goes on; infinity: when an operator releases it.';
-comment on column waybill.job.waiting_for is 'Why it waits; see timer.reason.';
+comment on column waybill.job.waiting_for is 'Why it waits; see timer.reason, or turn: for its turn in a governed queue.';
 comment on column waybill.job.waiting_detail is 'The same in words.';
 comment on column waybill.job.expires_at is 'A job not started by then ends as cancelled.';
 comment on column waybill.job.started_at is 'When the current or last attempt began.';
