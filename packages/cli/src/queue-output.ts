@@ -1,9 +1,9 @@
 /** Queues, their gates and workers, in words for people. */
 
 import {
-  type QueueGate,
-  type QueueRecord,
-  type QueueShare,
+  type QueueGateReport,
+  type QueueReport,
+  type QueueWorker,
   type QueueStop,
   type QueueSummary,
   settingWords,
@@ -71,19 +71,19 @@ export function printQueues(output: Output, queues: readonly QueueSummary[]): vo
   );
 }
 
-const gateWords = (gate: QueueGate): string =>
+const gateWords = (gate: QueueGateReport): string =>
   [...(gate.tier === null ? [] : [`tier ${gate.tier}`]), stopWords(gate)]
     .filter((part) => part !== "")
     .join("; ");
 
-function shareWords({ concurrency, granted, held }: QueueShare): string {
+function shareWords({ concurrency, granted, held }: QueueWorker): string {
   if (concurrency === null) return "";
   if (granted === null) return `runs up to ${concurrency}, no limit`;
   return `runs up to ${concurrency}, share ${granted}${held === granted ? "" : `, uses ${held ?? 0}`}`;
 }
 
 /** The lines of `queue show`. */
-export function printQueue(output: Output, queue: QueueRecord): void {
+export function printQueue(output: Output, queue: QueueReport): void {
   const lines: readonly (readonly [string, string])[] = [
     ["queue", queue.name],
     ["kind", kindOf(queue)],

@@ -162,13 +162,13 @@ export {
 } from "./inbox-store.ts";
 export type {
   QueueAudit,
-  QueueGate,
+  QueueGateReport,
   QueueOverrides,
-  QueueRecord,
-  QueueShare,
+  QueueReport,
   QueueStop,
   QueueSummary,
-} from "./queue-record.ts";
+  QueueWorker,
+} from "./queue-report.ts";
 export { createQueues, type Queues } from "./queues.ts";
 export type {
   QueueActOptions,
@@ -193,6 +193,10 @@ export type {
   StoredCursor,
 } from "./relay-records.ts";
 export type { StopRequest, WorkerRecord } from "./worker-record.ts";
+export type { BlockedKey, BlockedReason } from "./blocked-key.ts";
+export type { JobExplanation } from "./explain-job.ts";
+export type { BlockedFilter, JobExplaining } from "./job-explaining.ts";
+export type { GateName, JobGate } from "./job-gates.ts";
 export type { JobDelay, JobEdit, UncheckedJobEdit, WaitingActs } from "./waiting-acts.ts";
 export {
   createWorkers,

@@ -32,6 +32,7 @@ import {
   type JobSummary,
   jobSummaryOf,
 } from "./job-record.ts";
+import { createJobExplaining, type JobExplaining } from "./job-explaining.ts";
 import { createJobWatching, type JobWatching } from "./job-watching.ts";
 import type { JsonRow } from "./json-row.ts";
 import type {
@@ -50,7 +51,7 @@ import { type RunStatement, transactionsOf } from "./transactions.ts";
 import { createWaitingActs, type WaitingActs } from "./waiting-acts.ts";
 
 /** What {@link createJobs} makes. */
-export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx> {
+export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx>, JobExplaining<Tx> {
   /**
    * A job with its history.
    *
@@ -188,6 +189,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
       logger: options.logger,
     }),
 
+    ...createJobExplaining({ within, find, statements }),
     ...createWaitingActs({ within, find, tell, statements, actor: defaultActor }),
 
     async get(id, selector = {}) {

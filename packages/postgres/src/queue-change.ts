@@ -9,7 +9,7 @@ import {
   queueSettings,
   settingsMisfits,
 } from "@waybill/core";
-import type { QueueOverrides } from "./queue-record.ts";
+import type { QueueOverrides } from "./queue-report.ts";
 import type { QueueChange } from "./queues-options.ts";
 
 /** What holds: declared settings with the overrides, as the generated column `settings` has them. */

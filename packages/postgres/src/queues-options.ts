@@ -1,5 +1,5 @@
 import type { Database } from "./executor.ts";
-import type { QueueOverrides } from "./queue-record.ts";
+import type { QueueOverrides } from "./queue-report.ts";
 
 /** Options of `createQueues`. */
 export interface QueuesOptions<Tx> {

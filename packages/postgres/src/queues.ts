@@ -13,11 +13,11 @@ import { effectiveOf, overridesAfter } from "./queue-change.ts";
 import {
   inOrder,
   type QueueOverrides,
-  type QueueRecord,
-  queueRecordOf,
+  type QueueReport,
+  queueReportOf,
   type QueueSummary,
   queueSummaryOf,
-} from "./queue-record.ts";
+} from "./queue-report.ts";
 import { changeWords } from "./queue-words.ts";
 import type {
   QueueActOptions,
@@ -38,7 +38,7 @@ export interface Queues<Tx> {
    *
    * @throws ConfigError that lists the known queues where nothing is known of it
    */
-  get(name: string, selector?: { readonly tx?: Tx | undefined }): Promise<QueueRecord>;
+  get(name: string, selector?: { readonly tx?: Tx | undefined }): Promise<QueueReport>;
   /**
    * Changes settings, for every worker and relay within a second after this has committed. They win
    * over what code declares, now and later, until `reset`.
@@ -218,7 +218,7 @@ export function createQueues<Tx>(options: QueuesOptions<Tx>): Queues<Tx> {
         const [row] = await run(statements.get_queue, [name]);
         const rowsOf = (column: string): readonly JsonRow[] =>
           JSON.parse(String(row?.[column])) as readonly JsonRow[];
-        return queueRecordOf(summary, {
+        return queueReportOf(summary, {
           gates: rowsOf("gates"),
           shares: rowsOf("shares"),
           audit: rowsOf("audit"),

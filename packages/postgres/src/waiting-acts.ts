@@ -123,7 +123,7 @@ const runAtRule: OptionRule = (value) =>
 function adviceFor({ state, relayed, waitingFor, version }: JobRecord, wanted?: number): string {
   if (isTerminal(state)) return "It has ended, and stays as it is; enqueue the work again.";
   if (state === "running") return "It runs; cancel it, and enqueue the work again.";
-  if (waitingFor !== null) {
+  if (waitingFor !== null && waitingFor !== "turn") {
     return `It is kept as ${waitingFor}, not by a delay, a retry or its turn; release it or cancel it.`;
   }
   if (!relayed) return "The relay has not read it yet; try again in a moment.";

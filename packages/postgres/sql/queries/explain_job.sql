@@ -51,6 +51,7 @@ place as materialized (
       (select w.key from waiting as w),
       (select s.key from slot as s),
       (select o.key from written as o),
+      to_jsonb(j) ->> 'concurrency_key',
       j.headers ->> 'waybill-concurrency-key',
       ''
     ) as key,

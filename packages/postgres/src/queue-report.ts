@@ -45,7 +45,7 @@ export interface QueueSummary extends QueueStop {
 }
 
 /** What is said of one job type or key of a queue. */
-export interface QueueGate extends QueueStop {
+export interface QueueGateReport extends QueueStop {
   readonly kind: "type" | "key";
   /** The job's name, or the concurrency key. */
   readonly name: string;
@@ -54,7 +54,7 @@ export interface QueueGate extends QueueStop {
 }
 
 /** A living worker of a queue. */
-export interface QueueShare {
+export interface QueueWorker {
   /** Its boot id. */
   readonly worker: string;
   readonly name: string;
@@ -75,15 +75,16 @@ export interface QueueAudit {
 }
 
 /** A queue with everything that is known of it. */
-export interface QueueRecord extends QueueSummary {
+export interface QueueReport extends QueueSummary {
   /** Types and keys that are paused, closed, or in a tier; 10,000 at most. */
-  readonly gates: readonly QueueGate[];
-  readonly shares: readonly QueueShare[];
+  readonly gates: readonly QueueGateReport[];
+  readonly shares: readonly QueueWorker[];
   /** The last 20 acts of operators, oldest first. */
   readonly audit: readonly QueueAudit[];
 }
 
-const stopOf = (row: JsonRow): QueueStop => ({
+/** Pause and closed tap of a row. */
+export const stopOf = (row: JsonRow): QueueStop => ({
   pausedAt: instant(row["paused_at"]),
   pausedBy: text(row["paused_by"]),
   pauseReason: text(row["pause_reason"]),
@@ -117,14 +118,14 @@ export function queueSummaryOf(row: JsonRow): QueueSummary {
   };
 }
 
-const gateOf = (row: JsonRow): QueueGate => ({
-  kind: row["kind"] as QueueGate["kind"],
+const gateOf = (row: JsonRow): QueueGateReport => ({
+  kind: row["kind"] as QueueGateReport["kind"],
   name: String(row["name"]),
   tier: text(row["tier"]),
   ...stopOf(row),
 });
 
-const shareOf = (row: JsonRow): QueueShare => ({
+const shareOf = (row: JsonRow): QueueWorker => ({
   worker: String(row["worker"]),
   name: String(row["name"]),
   concurrency: integerOrNull(row["concurrency"]),
@@ -139,15 +140,15 @@ const auditOf = (row: JsonRow): QueueAudit => ({
   detail: text(row["detail"]),
 });
 
-/** Record of a summary and the three JSON arrays of get_queue.sql. */
-export function queueRecordOf(
+/** Report of a summary and the three JSON arrays of get_queue.sql. */
+export function queueReportOf(
   summary: QueueSummary,
   more: {
     readonly gates: readonly JsonRow[];
     readonly shares: readonly JsonRow[];
     readonly audit: readonly JsonRow[];
   },
-): QueueRecord {
+): QueueReport {
   return {
     ...summary,
     gates: more.gates.map(gateOf),
