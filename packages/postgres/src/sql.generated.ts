@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "30d9818dc8bbce4257732e9a0c73dcdbb15b61270439f8654bf486c40096b6a9",
+    hash: "caea34f1f4aab83bf96c77cb7bec6b57126cd7a632a25c53feeedc9abc13b609",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1535,9 +1535,8 @@ comment on column waybill.queue.closed_until is 'Nothing is dispatched before: a
 comment on column waybill.queue.closed_reason is 'What that handler said.';
 comment on column waybill.queue.changed_at is 'When the row was last changed.';
 
--- For each row: a statement that changes none fires a trigger for statements too.
 create trigger queue_changed after insert or update or delete on waybill.queue
-for each row execute function waybill.raise_flow_revision();
+for each statement execute function waybill.raise_flow_revision();
 
 -- What is said of single job types and keys at run time.
 create table waybill.queue_gate (
@@ -1566,7 +1565,7 @@ comment on column waybill.queue_gate.closed_until is 'Nothing of it is dispatche
 comment on column waybill.queue_gate.closed_reason is 'What that handler said.';
 
 create trigger queue_gate_changed after insert or update or delete on waybill.queue_gate
-for each row execute function waybill.raise_flow_revision();
+for each statement execute function waybill.raise_flow_revision();
 
 -- Jobs of governed queues that wait for their turn. The payload stays in the outbox.
 create table waybill.backlog (
@@ -1714,6 +1713,7 @@ comment on column waybill.dependency.probe_at is 'When the next probe may go; nu
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
 for each row execute function waybill.raise_flow_revision();
 
@@ -2672,7 +2672,6 @@ export type QueryName =
   | "check_outbox"
   | "check_outbox_partition"
   | "check_partitions"
-  | "check_pauses"
   | "check_relay"
   | "check_server"
   | "check_stale_jobs"
@@ -3044,29 +3043,6 @@ join pg_catalog.pg_class as child on child.oid = i.inhrelid
 join pg_catalog.pg_class as parent on parent.oid = i.inhparent
 where i.inhparent in ('waybill.outbox'::regclass, 'waybill.inbox'::regclass)
 order by parent.relname, child.relname`,
-  check_pauses: `select
-  q.name as queue,
-  null as kind,
-  null as name,
-  ((extract(epoch from clock_timestamp() - q.paused_at) * 1000)::bigint)::text as paused,
-  q.paused_by as pauser,
-  ((extract(epoch from q.closed_until - clock_timestamp()) * 1000)::bigint)::text as closed
-from waybill.queue as q
-where q.paused_at is not null
-  or q.closed_until > clock_timestamp()
-union all
-select
-  g.queue,
-  g.kind,
-  g.name,
-  ((extract(epoch from clock_timestamp() - g.paused_at) * 1000)::bigint)::text,
-  g.paused_by,
-  ((extract(epoch from g.closed_until - clock_timestamp()) * 1000)::bigint)::text
-from waybill.queue_gate as g
-where g.paused_at is not null
-  or g.closed_until > clock_timestamp()
-order by queue, kind nulls first, name
-limit 1000`,
   check_relay: `select
   coalesce(r.holder_name, r.holder::text) as holder,
   (r.lease_until is not null and r.lease_until > clock_timestamp())::text as held,
