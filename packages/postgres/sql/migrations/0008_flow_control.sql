@@ -65,8 +65,9 @@ comment on column waybill.queue.closed_until is 'Nothing is dispatched before: a
 comment on column waybill.queue.closed_reason is 'What that handler said.';
 comment on column waybill.queue.changed_at is 'When the row was last changed.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger queue_changed after insert or update or delete on waybill.queue
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- What is said of single job types and keys at run time.
 create table waybill.queue_gate (
@@ -95,7 +96,7 @@ comment on column waybill.queue_gate.closed_until is 'Nothing of it is dispatche
 comment on column waybill.queue_gate.closed_reason is 'What that handler said.';
 
 create trigger queue_gate_changed after insert or update or delete on waybill.queue_gate
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- Jobs of governed queues that wait for their turn. The payload stays in the outbox.
 create table waybill.backlog (
@@ -243,7 +244,6 @@ comment on column waybill.dependency.probe_at is 'When the next probe may go; nu
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
--- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
 for each row execute function waybill.raise_flow_revision();
 
