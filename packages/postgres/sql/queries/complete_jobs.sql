@@ -6,7 +6,8 @@
 -- queues, which give their slot back; ran is how long the handler ran, in milliseconds: the time between claim
 -- and end would have the way of both in it
 --
--- Plan: inbox_pkey of one partition a row, timer_pkey of leased ones. Caller: the worker's settlements.
+-- Plan: inbox_pkey of one partition a row, timer_pkey of leased and slot_pkey of slotted ones, whatever the planner
+-- thinks of their number (see dispatch_round.sql). Caller: the worker's settlements.
 with done as (
   select d.id, d.queue, d.token, d.result, d.leased, d.slotted, d.ran
   from jsonb_to_recordset($1::jsonb) as d (
@@ -46,7 +47,7 @@ unslotted as (
   delete from waybill.slot as s
   using completed as c
   where c.slotted
-    and s.id = c.id
+    and s.id = any (array[c.id])
     and s.queue = c.queue
   returning s.id, s.queue, c.ran
 ),
