@@ -238,7 +238,8 @@ export class JobRunner<Tx> {
         return;
       case "returned": {
         const owned = await flight.holding.begin();
-        const state = await this.#settlements.complete({ ...owned, result: outcome.result });
+        const { result } = outcome;
+        const state = await this.#settlements.complete({ ...owned, result, ranMs: durationMs });
         await this.#environment.internals.failpoint("worker.afterCommit");
         this.#report(flight, state, undefined, durationMs);
         await this.#finish(flight, state);

@@ -319,7 +319,20 @@ test("of what waits in a new term, slots count and heads go before those that wa
 test("a queue dispatches no more than its workers can start", () => {
   const queue = schedule({ keys: {} });
   for (let n = 0; n < 9; n += 1) queue.add(job(`j${n}`), 0);
-  queue.allowed = 4;
+  queue.allow(4, 4);
 
   expect(drain(queue, 0, false)).toHaveLength(4);
+});
+
+test("a queue whose workers have enough dispatches nothing until half of what is ahead has gone", () => {
+  const queue = schedule({ keys: {} });
+  for (let n = 0; n < 20; n += 1) queue.add(job(`j${n}`), 0);
+  queue.allow(4, 10);
+
+  const first = drain(queue, 0, false);
+  expect(first).toHaveLength(10);
+  for (const id of first.slice(0, 2)) queue.ended(id, 0);
+  expect(drain(queue, 0, false)).toHaveLength(0);
+  queue.ended(first[2] ?? "", 0);
+  expect(drain(queue, 0, false)).toHaveLength(3);
 });
