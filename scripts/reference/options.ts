@@ -13,6 +13,7 @@ const pages: readonly (readonly [path: string, name: string, heading: string])[]
   ["packages/postgres/src/jobs-options.ts", "WatchOptions", "jobs.watch"],
   ["packages/postgres/src/jobs-options.ts", "ResultOptions", "jobs.result"],
   ["packages/postgres/src/workers.ts", "WorkersOptions", "createWorkers"],
+  ["packages/postgres/src/queues-options.ts", "QueuesOptions", "createQueues"],
   ["packages/relay/src/options.ts", "RelayOptions", "createRelay"],
   ["packages/relay/src/options.ts", "RelayBrokerOptions", "createRelay: broker"],
   ["packages/worker/src/options.ts", "WorkerOptions", "createWorker"],

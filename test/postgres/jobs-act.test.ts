@@ -206,18 +206,22 @@ test.each(["no_handler", "unroutable", "nacked", "refused"])(
   },
 );
 
-test("what is not parked is not released: a retry or a delay keeps its time", async () => {
+test("a delayed job and a retry are released at once, and what waits for nothing is not", async () => {
   await using app = await startApplication();
   const delayed = await enqueue(app, 1, { delayMs: 60_000 });
   const waiting = await enqueue(app);
+  const held = await enqueue(app);
   await setInbox(app, waiting, "retry_waiting");
   await setTimer(app, waiting, "retry", "tomorrow");
+  await setTimer(app, held, "held", "tomorrow");
 
-  for (const id of [delayed, waiting]) {
-    await expect(app.jobs.release(id)).rejects.toThrow(/Nothing of it is parked/);
-  }
+  for (const id of [delayed, waiting]) expect(await app.jobs.release(id)).toBe(1);
+  await expect(app.jobs.release(held)).rejects.toThrow(/Nothing of it waits for a time/);
 
-  expect(await app.count("waybill.timer where fire_at <= clock_timestamp()")).toBe(0);
+  expect(await app.count("waybill.timer where fire_at <= clock_timestamp()")).toBe(2);
+  expect((await app.jobs.get(waiting)).audit).toMatchObject([
+    { action: "release", detail: "retry" },
+  ]);
 });
 
 test("acts join the caller's transaction and are undone with it", async () => {

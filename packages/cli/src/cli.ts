@@ -3,10 +3,12 @@
 import { readFileSync } from "node:fs";
 import { Command, type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
 import { createProgram, type Program } from "./command.ts";
+import { addBreakerCommand } from "./commands/breaker.ts";
 import { addDeadCommand } from "./commands/dead.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
 import { addJobsCommand } from "./commands/jobs.ts";
 import { addMigrateCommand } from "./commands/migrate.ts";
+import { addQueueCommand } from "./commands/queue.ts";
 import { addRelayCommand } from "./commands/relay.ts";
 import { addTopologyCommand } from "./commands/topology.ts";
 import { addWorkerCommand } from "./commands/worker.ts";
@@ -52,7 +54,9 @@ export function buildCommand(program: Program): CommandUnknownOpts {
   addTopologyCommand(root, program);
   addJobsCommand(root, program);
   addDeadCommand(root, program);
+  addQueueCommand(root, program);
   addWorkersCommand(root, program);
+  addBreakerCommand(root, program);
   addDoctorCommand(root, program);
   return root;
 }

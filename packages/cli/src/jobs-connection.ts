@@ -1,13 +1,17 @@
 import { userInfo } from "node:os";
 import type { Logger } from "@waybill/core";
 import {
+  createDependencies,
   createJobs,
+  createQueues,
   createWorkers,
   type Database,
+  type Dependencies,
   type Jobs,
   pgDatabase,
   pgExecutor,
   pgListener,
+  type Queues,
   requireSchemaVersion,
   type Workers,
 } from "@waybill/postgres";
@@ -18,6 +22,7 @@ import {
   explainDatabaseError,
   withDatabase,
 } from "./database.ts";
+import { readKnownQueues } from "./known-topology.ts";
 
 /** Where a command looks and acts. */
 export interface StoreSettings {
@@ -109,5 +114,38 @@ export async function withWorkers<T>(
   return await withDatabase(databaseUrl, async (client) => {
     await requireSchemaVersion(client, schema);
     return await work(createWorkers({ database: databaseOn(client), schema, actor: actorName() }));
+  });
+}
+
+/** Runs `work` with the dependencies of a schema. */
+export async function withDependencies<T>(
+  settings: StoreSettings,
+  work: (dependencies: Dependencies<Client>) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, schema } = settings;
+  return await withDatabase(databaseUrl, async (client) => {
+    await requireSchemaVersion(client, schema);
+    return await work(
+      createDependencies({ database: databaseOn(client), schema, actor: actorName() }),
+    );
+  });
+}
+
+/** Runs `work` with the queues of a schema, and what tells the names that were heard of. */
+export async function withQueues<T>(
+  settings: StoreSettings,
+  work: (queues: Queues<Client>, knownNames: () => Promise<readonly string[]>) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, schema } = settings;
+  return await withDatabase(databaseUrl, async (client) => {
+    await requireSchemaVersion(client, schema);
+    const queues = createQueues({ database: databaseOn(client), schema, actor: actorName() });
+    const knownNames = async (): Promise<readonly string[]> => {
+      const governed = (await queues.list()).map(({ name }) => name);
+      const seen = await readKnownQueues(client, schema);
+      const subscriptions = seen.subscriptions.map(({ subscription }) => subscription);
+      return [...new Set([...governed, ...seen.queues, ...subscriptions])].sort();
+    };
+    return await work(queues, knownNames);
   });
 }

@@ -53,7 +53,7 @@ const example =
 
 const problem = (path: string, message: string, cause?: unknown): ConfigError =>
   new ConfigError(
-    "waybill worker",
+    "the waybill command",
     [{ path, message }],
     cause === undefined ? undefined : { cause },
   );
@@ -97,7 +97,12 @@ function importProblem(path: string, error: unknown): ConfigError | undefined {
   }
 }
 
-async function importModule(path: string): Promise<Readonly<Record<string, unknown>>> {
+/**
+ * What a module exports.
+ *
+ * @throws ConfigError for a module that is missing or cannot be loaded
+ */
+export async function importModule(path: string): Promise<Readonly<Record<string, unknown>>> {
   const file = resolve(path);
   const found = await stat(file).catch(() => undefined);
   if (found === undefined)

@@ -64,3 +64,19 @@ export const textRule =
 /** True or false. */
 export const booleanRule: OptionRule = (value) =>
   typeof value === "boolean" || "must be true or false";
+
+/** Whatever another place checks, or nothing has to. */
+export const anything: OptionRule = () => true;
+
+/** A job's definition. */
+export const definitionRule: OptionRule = (value) =>
+  (typeof value === "object" && value !== null && "name" in value && "payload" in value) ||
+  "must be a job definition, as defineJob makes one";
+
+/** Options of an act on a job. */
+export const actRules: Readonly<Record<string, OptionRule>> = {
+  queue: optional(textRule(63)),
+  reason: optional(textRule(1_000)),
+  actor: optional(textRule(255)),
+  tx: anything,
+};

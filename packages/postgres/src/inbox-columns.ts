@@ -41,8 +41,9 @@ export function envelopeColumns(envelope: Envelope): Record<string, unknown> {
 }
 
 /** What proves that a job is this attempt's. */
-export function ownedColumns({ id, queue, token, leased }: OwnedJob): Record<string, unknown> {
-  return { id, queue, token, leased: leased === true };
+export function ownedColumns(job: OwnedJob): Record<string, unknown> {
+  const { id, queue, token, leased, slotted } = job;
+  return { id, queue, token, leased: leased === true, slotted: slotted === true };
 }
 
 /** A failed attempt as fail_attempts.sql takes it. */
@@ -53,6 +54,10 @@ export function failureColumns(record: FailureRecord): Record<string, unknown> {
     ...ownedColumns(record),
     terminal: record.retryDelayMs === undefined,
     unspent: !record.attempted,
+    blocks: record.blocks === true,
+    closes: failure.closes ?? null,
+    close_ms: failure.retryAfterMs ?? 0,
+    concurrency_key: cleanOrNull(record.envelope.concurrencyKey),
     delay_ms: record.retryDelayMs ?? 0,
     failure_class: failure.failureClass,
     message: failure.message,

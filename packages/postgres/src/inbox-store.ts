@@ -51,6 +51,8 @@ export interface OwnedJob extends JobRef {
   readonly token: string;
   /** True where its delivery was acked before its end, so that a lease protects it. */
   readonly leased?: boolean | undefined;
+  /** True of a job of a governed queue, which has a slot to give back. */
+  readonly slotted?: boolean | undefined;
 }
 
 /** What a handler reports of its progress. */
@@ -85,6 +87,8 @@ export interface FailureRecord extends OwnedJob {
   readonly retryDelayMs: number | undefined;
   /** False where no handler ran, so that no attempt was spent. */
   readonly attempted: boolean;
+  /** True where its ordering key waits for its retry. */
+  readonly blocks?: boolean | undefined;
   readonly envelope: Envelope;
 }
 
@@ -98,7 +102,7 @@ export interface FailureOutcome extends JobRef {
 /** A message to put aside. */
 export interface ParkRequest {
   readonly envelope: Envelope;
-  readonly reason: "held" | "no_handler" | "delay";
+  readonly reason: "held" | "no_handler" | "delay" | "ungoverned";
   readonly detail: string;
   /** Of `held`: the worker that runs the job. */
   readonly owner: string | null;
@@ -110,6 +114,13 @@ export interface ParkRequest {
   readonly parkedAt: Date | null;
   /** Of `delay`: when it is to run. */
   readonly fireAt: Date | null;
+}
+
+/** A delivery with a slot that runs nothing. */
+export interface IdleDelivery extends JobRef {
+  readonly dispatch: number;
+  /** True where its message was parked; false where there is nothing to run any more. */
+  readonly parked: boolean;
 }
 
 /** What became of a job, read after a statement that changed nothing or got no answer. */
@@ -132,6 +143,10 @@ export interface InboxStore {
   release(jobs: readonly (OwnedJob & { readonly dispatch: number })[]): Promise<readonly JobRef[]>;
   /** Lets jobs go on without their deliveries; those that are missing in the answer are not ours any more. */
   hold(jobs: readonly (OwnedJob & { readonly envelope: Envelope })[]): Promise<readonly JobRef[]>;
+  /** Puts claimed jobs of governed queues back to the backlog, before they have started. */
+  putBack(jobs: readonly OwnedJob[]): Promise<readonly JobRef[]>;
+  /** Gives back slots of deliveries that run nothing. */
+  freeSlots(deliveries: readonly IdleDelivery[]): Promise<void>;
   /** Ends jobs as cancelled; those that are missing in the answer are not ours any more. */
   cancel(jobs: readonly OwnedJob[]): Promise<readonly JobRef[]>;
   /** What others ask of this worker, and of the jobs that it runs. */
@@ -211,6 +226,11 @@ export function createInboxStore(
           jobs.map((job) => ({ ...envelopeColumns(job.envelope), ...ownedColumns(job) })),
         ),
       ]),
+    putBack: (jobs) =>
+      run<JobRef>(statements.return_jobs, [JSON.stringify(jobs.map(ownedColumns))]),
+    async freeSlots(deliveries) {
+      await run(statements.free_slots, [JSON.stringify(deliveries)]);
+    },
     cancel: (jobs) =>
       run<JobRef>(statements.cancel_attempts, [JSON.stringify(jobs.map(ownedColumns))]),
     async requests(workerId, running) {
@@ -274,13 +294,13 @@ export interface JobFence {
 export function createJobFence(schema?: string): JobFence {
   const statements = statementsFor(schema);
   return {
-    async complete(executor, { id, queue, token, leased }, result) {
+    async complete(executor, { id, queue, token, leased, slotted }, result) {
       const { rows } = await executor.query(statements.complete_job.text, [
         id,
         queue,
         token,
         result ?? "",
-        leased === true ? "leased" : "",
+        `${leased === true ? "leased" : ""} ${slotted === true ? "slotted" : ""}`,
       ]);
       return rows.length > 0;
     },

@@ -45,9 +45,36 @@ export {
   type TypeOrmDataSourceLike,
   type TypeOrmManagerLike,
 } from "./adapters/typeorm-database.ts";
+export {
+  type BreakerActOptions,
+  createDependencies,
+  type Dependencies,
+  type DependenciesOptions,
+  type DependencyHistoryOptions,
+} from "./dependencies.ts";
+export type { BreakerState, DependencyEvent, DependencyRecord } from "./dependency-record.ts";
+export {
+  type BreakerView,
+  createDependencyStore,
+  type DependencyStore,
+  type DependencyStoreOptions,
+  type OutcomeReport,
+} from "./dependency-store.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
+export {
+  createFlowStore,
+  type DeclaredSettings,
+  type FlowNews,
+  type FlowReading,
+  type FlowStore,
+  type FlowStoreOptions,
+  type QueueFlow,
+  type FlowGate,
+  type WorkerShare,
+  type ShareUse,
+} from "./flow-store.ts";
 export type { JobListener, Listening, ListenRequest } from "./job-listener.ts";
 export type {
   DeadLetterRecord,
@@ -96,9 +123,24 @@ export {
   createOutbox,
   type EnqueueItem,
   type EnqueueReceipt,
+  type EnqueueRefusal,
   type Outbox,
   type OutboxOptions,
 } from "./outbox.ts";
+export {
+  type BacklogRow,
+  createGovernorStore,
+  type DispatchRef,
+  type FreedRow,
+  type GateRecord,
+  type Governance,
+  type GovernorStore,
+  type GovernedQueue,
+  type ReadJob,
+  type Round,
+  type RoundResult,
+  type SlotRow,
+} from "./governor-store.ts";
 export {
   type CancelRequest,
   type ClaimedRow,
@@ -107,6 +149,7 @@ export {
   createJobFence,
   type FailureOutcome,
   type FailureRecord,
+  type IdleDelivery,
   type InboxStore,
   type InboxStoreOptions,
   type JobFence,
@@ -117,6 +160,24 @@ export {
   type ProgressReport,
   type WorkerRequests,
 } from "./inbox-store.ts";
+export type {
+  QueueAudit,
+  QueueGate,
+  QueueOverrides,
+  QueueRecord,
+  QueueShare,
+  QueueStop,
+  QueueSummary,
+} from "./queue-record.ts";
+export { createQueues, type Queues } from "./queues.ts";
+export type {
+  QueueActOptions,
+  QueueChange,
+  QueuesOptions,
+  QueueTarget,
+  TierAssignment,
+} from "./queues-options.ts";
+export { rateWords, settingWords } from "./queue-words.ts";
 export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";
 export type {
   CursorRecord,
@@ -132,6 +193,7 @@ export type {
   StoredCursor,
 } from "./relay-records.ts";
 export type { StopRequest, WorkerRecord } from "./worker-record.ts";
+export type { JobDelay, JobEdit, UncheckedJobEdit, WaitingActs } from "./waiting-acts.ts";
 export {
   createWorkers,
   type StopOptions,

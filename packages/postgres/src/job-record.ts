@@ -19,6 +19,7 @@ export interface JobSummary extends JobStatus {
   readonly relayed: boolean;
   readonly priority: number;
   readonly orderingKey: string | null;
+  readonly concurrencyKey: string | null;
   readonly correlationId: string | null;
   /** How often a worker died while running it. */
   readonly crashes: number;
@@ -54,7 +55,19 @@ export interface JobFailure {
 export interface JobAudit {
   readonly at: Date;
   readonly actor: string;
-  readonly action: "cancel" | "retry" | "redrive" | "release" | "rescan" | "drain" | "restart";
+  readonly action:
+    | "cancel"
+    | "retry"
+    | "redrive"
+    | "release"
+    | "rescan"
+    | "drain"
+    | "restart"
+    | "edit"
+    | "reprioritise"
+    | "delay"
+    | "drop"
+    | "replace";
   readonly detail: string | null;
 }
 
@@ -98,6 +111,7 @@ export function jobSummaryOf(row: JsonRow): JobSummary {
     relayed: row["relayed"] === true,
     priority: integer(row["priority"]),
     orderingKey: text(row["ordering_key"]),
+    concurrencyKey: text(row["concurrency_key"]),
     correlationId: text(row["correlation_id"]),
     crashes: integer(row["crashes"]),
     dispatch: integer(row["dispatch"]),

@@ -11,11 +11,19 @@ import {
 } from "@waybill/core";
 import type { JobSnapshot } from "./job-snapshot.ts";
 
-/** Refuses a job of another definition: its result would be read by the wrong schema. */
-export function checkDefinition(job: JobDefinition | undefined, snapshot: JobSnapshot): void {
-  if (job === undefined || job.name === snapshot.type) return;
-  const message = `is the definition of "${job.name}", but job ${snapshot.id} is "${snapshot.type}"`;
-  throw new ConfigError("jobs.result", [{ path: "job", message }]);
+/**
+ * Refuses a job of another definition: its values would be read by the wrong schema.
+ *
+ * @throws ConfigError of `subject`
+ */
+export function checkDefinition(
+  subject: string,
+  job: JobDefinition | undefined,
+  found: { readonly id: string; readonly type: string },
+): void {
+  if (job === undefined || job.name === found.type) return;
+  const message = `is the definition of "${job.name}", but job ${found.id} is "${found.type}"`;
+  throw new ConfigError(subject, [{ path: "job", message }]);
 }
 
 /**

@@ -5,7 +5,14 @@ import {
   type Logger,
   silentLogger,
 } from "@waybill/core";
-import { checkOptions, integerRule, optional, type OptionRule, textRule } from "./check-options.ts";
+import {
+  checkOptions,
+  definitionRule,
+  integerRule,
+  optional,
+  type OptionRule,
+  textRule,
+} from "./check-options.ts";
 import { JobHints } from "./job-hints.ts";
 import type { JobListener } from "./job-listener.ts";
 import { checkDefinition, resultOf, waitedTooLong } from "./job-result.ts";
@@ -55,9 +62,6 @@ export interface JobWatchingOptions {
 }
 
 const signalRule: OptionRule = (value) => value instanceof AbortSignal || "must be an AbortSignal";
-const definitionRule: OptionRule = (value) =>
-  (typeof value === "object" && value !== null && "name" in value && "payload" in value) ||
-  "must be a job definition, as defineJob makes one";
 const watchRules = { queue: optional(textRule(63)), signal: optional(signalRule) };
 const resultRules = {
   ...watchRules,
@@ -119,7 +123,7 @@ export function createJobWatching(options: JobWatchingOptions): JobWatching {
           : setTimeout(() => late.abort(waitedTooLong(id, timeoutMs, last)), timeoutMs);
       try {
         for await (const snapshot of begin(id, queue, [signal, late.signal])) {
-          checkDefinition(job, snapshot);
+          checkDefinition("jobs.result", job, snapshot);
           last = snapshot;
         }
       } finally {

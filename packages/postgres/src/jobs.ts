@@ -15,6 +15,8 @@ import {
   PayloadUnavailableError,
 } from "@waybill/core";
 import {
+  actRules,
+  anything,
   checkOptions,
   databaseRule,
   integerRule,
@@ -45,9 +47,10 @@ import type {
 import { decodeCursor, encodeCursor } from "./page-cursor.ts";
 import { defaultSchema, statementsFor } from "./statements.ts";
 import { type RunStatement, transactionsOf } from "./transactions.ts";
+import { createWaitingActs, type WaitingActs } from "./waiting-acts.ts";
 
 /** What {@link createJobs} makes. */
-export interface Jobs<Tx> extends JobWatching {
+export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx> {
   /**
    * A job with its history.
    *
@@ -79,10 +82,11 @@ export interface Jobs<Tx> extends JobWatching {
    */
   retry(id: string, options?: ActOptions<Tx>): Promise<void>;
   /**
-   * Lets a parked message go at once: a job that no worker knew, or that the broker refused.
+   * Lets a message that waits go at once: a delayed job, a retry, a job that no worker knew, or that
+   * the broker refused. So the first job of an ordering key stops to block it until its next attempt.
    *
    * @returns how many messages were released
-   * @throws InvalidTransitionError where it is not parked, JobNotFoundError where there is none
+   * @throws InvalidTransitionError where none waits, JobNotFoundError where there is none
    */
   release(id: string, options?: ActOptions<Tx>): Promise<number>;
   /** A page of the jobs that failed and can be redriven, newest first. */
@@ -99,18 +103,11 @@ const limitDefault = 50;
 const seenPerLook = 10_000;
 const looksMax = 10;
 
-const anything: OptionRule = () => true;
 const filterRules = {
   queue: optional(textRule(63)),
   type: optional(textRule(255)),
   limit: optional(integerRule(1, 200)),
   cursor: anything,
-  tx: anything,
-};
-const actRules = {
-  queue: optional(textRule(63)),
-  reason: optional(textRule(1_000)),
-  actor: optional(textRule(255)),
   tx: anything,
 };
 
@@ -190,6 +187,8 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
       listener: options.listener,
       logger: options.logger,
     }),
+
+    ...createWaitingActs({ within, find, tell, statements, actor: defaultActor }),
 
     async get(id, selector = {}) {
       checkOptions("jobs.get", selector, { queue: optional(textRule(63)), tx: anything });
@@ -320,7 +319,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
           found.id,
           found.state,
           "queued",
-          "Nothing of it is parked; only a parked message can be released.",
+          "Nothing of it waits for a time or is parked; only such a message can be released.",
         );
       });
     },

@@ -15,6 +15,7 @@ import type {
   RelayStore,
   StoredCursor,
 } from "./relay-records.ts";
+import { type Run, runner } from "./run-statement.ts";
 import { type Statement, type Statements, statementsFor } from "./statements.ts";
 
 /** Options of {@link createRelayStore}. */
@@ -26,31 +27,6 @@ export interface RelayStoreOptions {
    * @default true
    */
   readonly prepare?: boolean | undefined;
-}
-
-/** Rows by the columns that the statement is known to have. */
-interface Answer<T> {
-  readonly rows: readonly T[];
-  readonly first: T | undefined;
-  readonly count: number;
-}
-
-type Run = ReturnType<typeof runner>;
-
-/** Runs statements on a connection. */
-function runner(
-  connection: SqlConnection,
-  prepare: boolean,
-): <T>(statement: Statement, values?: readonly unknown[]) => Promise<Answer<T>> {
-  return async <T>(
-    { name, text }: Statement,
-    values: readonly unknown[] = [],
-  ): Promise<Answer<T>> => {
-    const plain = { text, values: [...values] };
-    const { rows, rowCount } = await connection.query(prepare ? { name, ...plain } : plain);
-    const typed = rows as readonly T[];
-    return { rows: typed, first: typed[0], count: rowCount ?? 0 };
-  };
 }
 
 interface PageMeta {
@@ -251,6 +227,7 @@ export function createRelayStore(
     audit_log: sql.prune_audit_log,
     workers: sql.prune_workers,
     unheard_events: sql.prune_unheard_events,
+    dependency_events: sql.prune_dependency_events,
     inbox_default: sql.prune_inbox_default,
     outbox_default: sql.prune_outbox_default,
   };
@@ -261,6 +238,7 @@ export function createRelayStore(
     ...partitionStatements(run, sql),
     prune: async (what, ageMs, limit) => (await run(prunes[what], [ageMs, limit])).count,
     pruneIdempotencyKeys: async (limit) => (await run(sql.prune_idempotency_keys, [limit])).count,
+    pruneWaiting: async (limit) => (await run(sql.prune_waiting, [limit])).count,
     async fireLeases(limit, missingBefore) {
       const { rows } = await run<{ owner: string; jobs: number; runs: boolean }>(sql.fire_leases, [
         limit,

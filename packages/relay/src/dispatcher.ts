@@ -45,6 +45,8 @@ export interface DispatcherOptions {
   readonly onSettled: (cursor: Cursor, hadRows: boolean) => void;
   /** Called when a row cannot be parked. */
   readonly onFailed: (error: unknown) => void;
+  /** Called with jobs of slots that the broker did not take, when they are parked. */
+  readonly onParked: (rows: readonly OutboxRow[]) => void;
 }
 
 type Refusal = PublishOutcome & { readonly status: "returned" | "nacked" | "refused" };
@@ -59,6 +61,8 @@ export class Dispatcher {
   readonly #ledger = new PageLedger();
   readonly #queue = new SendQueue();
   readonly #oldest = new Map<LedgerPage, Date>();
+  /** Rows of pages that the governor has. */
+  #governed = 0;
   #ordinal = 0;
   #closed = false;
   #roomAwaited = false;
@@ -81,7 +85,7 @@ export class Dispatcher {
 
   /** Rows neither confirmed nor parked yet. */
   get unsettled(): number {
-    return this.#queue.size + this.#publisher.outstanding + this.#refused.length;
+    return this.#governed + this.#queue.size + this.#publisher.outstanding + this.#refused.length;
   }
 
   /** True while another page may be read: at most three are in memory, and few rows wait to go. */
@@ -99,15 +103,33 @@ export class Dispatcher {
     return this.#change.promise;
   }
 
-  /** Takes a page: its rows in this order, and the cursor once they are settled. */
-  add(rows: readonly OutboxRow[], cursor: Cursor): void {
-    const page = this.#ledger.add(cursor, rows.length);
+  /**
+   * Takes a page: its rows in this order, and the cursor once they are settled.
+   *
+   * @param governed rows of the page that are the governor's; it settles them
+   */
+  add(rows: readonly OutboxRow[], cursor: Cursor, governed = 0): LedgerPage {
+    const page = this.#ledger.add(cursor, rows.length + governed);
+    this.#governed += governed;
     const [first] = rows;
     if (first !== undefined) this.#oldest.set(page, first.created_at);
     this.#queue.add(rows.map((row) => ({ row, page, ordinal: this.#ordinal++ })));
     this.#advance();
     this.pump();
     if (rows.length > 0) this.#options.failpoint("relay.afterPublish");
+    return page;
+  }
+
+  /** Publishes jobs whose slots are in the database. */
+  addSlotted(rows: readonly OutboxRow[], slot: string): void {
+    this.#queue.add(rows.map((row) => ({ row, page: undefined, slot, ordinal: this.#ordinal++ })));
+    this.pump();
+  }
+
+  /** A row of a page is in the backlog or has a slot. */
+  settleGoverned(pages: readonly LedgerPage[]): void {
+    this.#governed -= pages.length;
+    this.#settle(pages);
   }
 
   /** Publishes as much as there is room for. */
@@ -142,7 +164,7 @@ export class Dispatcher {
       case "confirmed":
         counts.published += 1;
         failpoint("relay.afterConfirm");
-        this.#settle([outbound]);
+        this.#settle([outbound.page]);
         return;
       case "unknown":
         counts.republished += 1;
@@ -155,9 +177,10 @@ export class Dispatcher {
     }
   }
 
-  #settle(rows: readonly Outbound[]): void {
+  #settle(pages: readonly (LedgerPage | undefined)[]): void {
     this.#rowsSince = true;
-    for (const { page } of rows) {
+    for (const page of pages) {
+      if (page === undefined) continue;
       this.#ledger.settle(page);
       if (page.unsettled === 0) this.#oldest.delete(page);
     }
@@ -189,7 +212,8 @@ export class Dispatcher {
   }
 
   async #parkAll(): Promise<void> {
-    const { destinations, store, epoch, counts, logger, failpoint, onFailed } = this.#options;
+    const { destinations, store, epoch, counts, logger, failpoint, onFailed, onParked } =
+      this.#options;
     // Outcomes come in bursts.
     await new Promise<void>((resolve) => setImmediate(resolve));
     while (this.#refused.length > 0 && !this.#closed) {
@@ -221,7 +245,9 @@ export class Dispatcher {
         },
         "messages parked",
       );
-      this.#settle(batch.map(({ outbound }) => outbound));
+      this.#settle(batch.map(({ outbound }) => outbound.page));
+      const slotted = batch.filter(({ outbound }) => outbound.slot !== undefined);
+      if (slotted.length > 0) onParked(slotted.map(({ outbound }) => outbound.row));
     }
   }
 

@@ -5,16 +5,20 @@
  */
 
 import type { Logger } from "@waybill/core";
+import { createDependencyStore, createFlowStore, createGovernorStore } from "@waybill/postgres";
 import { type BrokerConnection, names as namesOf } from "@waybill/rabbitmq";
+import { Breakers } from "./breakers.ts";
 import { CursorSaver } from "./cursor-saver.ts";
 import { DeadOwners } from "./dead-owners.ts";
 import type { Destinations } from "./destinations.ts";
+import { Governor } from "./governed/governor.ts";
 import { Dispatcher, type PublishCounts } from "./dispatcher.ts";
 import type { ResolvedRelayOptions } from "./options.ts";
 import { keepPartitions } from "./partition-keeper.ts";
 import { loadCursor } from "./position-check.ts";
 import { prune } from "./pruner.ts";
 import type { DatabaseSession, RelayDatabase } from "./relay-database.ts";
+import { ShareGrants } from "./shares.ts";
 import { Term } from "./term.ts";
 import { fireDueTimers } from "./timers.ts";
 import { runUpkeep } from "./upkeep-loop.ts";
@@ -67,6 +71,11 @@ export async function lead(
     logger,
   });
   const session = await database.openSession();
+  // Of its own: a round must not wait for a page that is being read.
+  const rounds = await database.openSession().catch(async (error: unknown) => {
+    await session.close();
+    throw error;
+  });
   try {
     const cursor = await loadCursor(
       session.store,
@@ -77,14 +86,16 @@ export async function lead(
     );
     // A rescan may have taken longer than the lease.
     await term.renew();
-    await runLoops({ ...context, session, term }, cursor, stop);
+    await runLoops({ ...context, session, rounds, term }, cursor, stop);
   } finally {
-    await session.close();
+    await Promise.all([session.close(), rounds.close()]);
   }
 }
 
 interface LoopContext extends LeadContext {
   readonly session: DatabaseSession;
+  /** Connection of the governor. */
+  readonly rounds: DatabaseSession;
   readonly term: Term;
 }
 
@@ -93,7 +104,8 @@ async function runLoops(
   cursor: Parameters<typeof readOutbox>[0]["cursor"],
   stop: AbortSignal,
 ): Promise<void> {
-  const { options, database, session, term, logger, random, failpoint, connection } = context;
+  const { options, database, session, rounds, term, logger, random, failpoint, connection } =
+    context;
   const ending = new AbortController();
   const reading = AbortSignal.any([stop, ending.signal]);
   let failure: { readonly error: unknown } | undefined;
@@ -121,19 +133,28 @@ async function runLoops(
     counts: context.counts,
     onSettled: (settled, hadRows) => saver.note(settled, !hadRows),
     onFailed: fail,
+    onParked: (rows) => governor.refuse(rows),
   });
+  const governor = createGovernor(context, dispatcher);
   const { schema, idlePollMs } = options;
   const wakeUp = new WakeUp({ database, schema, idlePollMs, logger, random });
   const stopListening = connection.onReady(() => dispatcher.pump());
   context.onLeading({ wakeUp, dispatcher });
   const pumping = setInterval(() => dispatcher.pump(), 250);
   pumping.unref();
-  void session.ended.then(() => fail(new Error("the connection to the database has ended")));
-
+  for (const { ended } of [session, rounds]) {
+    void ended.then(() => fail(new Error("the connection to the database has ended")));
+  }
   const essential = [term.keep(ending.signal)];
   const upkeep = [wakeUp.run(ending.signal), ...startUpkeep(context, wakeUp, ending.signal)];
   for (const loop of essential) loop.catch(fail);
+  const stopGovernor = (): void => governor.stop();
+  stop.addEventListener("abort", stopGovernor, { once: true });
   try {
+    await governor.begin();
+    const governing = governor.run(ending.signal);
+    essential.push(governing);
+    governing.catch(fail);
     await readOutbox(
       {
         store: session.store,
@@ -141,6 +162,7 @@ async function runLoops(
         dispatcher,
         destinations: context.destinations,
         wakeUp,
+        governor,
         cursor,
         limits: { rows: options.batchSize, bytes: options.batchBytes },
         strict: database.pooled,
@@ -157,6 +179,7 @@ async function runLoops(
   } finally {
     context.onLeading(undefined);
     clearInterval(pumping);
+    stop.removeEventListener("abort", stopGovernor);
     stopListening();
     saver.stop();
     ending.abort();
@@ -166,13 +189,41 @@ async function runLoops(
   if (failure !== undefined) throw failure.error;
 }
 
+function createGovernor(context: LoopContext, dispatcher: Dispatcher): Governor {
+  const { options, database, rounds, term, logger, failpoint, destinations } = context;
+  const store = createGovernorStore(rounds.client, {
+    schema: options.schema,
+    prepare: !database.pooled,
+  });
+  return new Governor({
+    store,
+    async inSnapshot(work) {
+      await rounds.client.query("begin isolation level repeatable read");
+      try {
+        const found = await work(store);
+        await rounds.client.query("commit");
+        return found;
+      } catch (error) {
+        // The first error is the one that counts; where this fails too, the connection has ended.
+        await rounds.client.query("rollback").catch(() => undefined);
+        throw error;
+      }
+    },
+    epoch: term.epoch,
+    dispatcher,
+    ensure: (queues) => destinations.ensure(queues),
+    failpoint,
+    logger,
+  });
+}
+
 /** Starts what keeps the house; none of it ever ends the term. */
 function startUpkeep(
   context: LoopContext,
   wakeUp: WakeUp,
   signal: AbortSignal,
 ): readonly Promise<void>[] {
-  const { options, database, logger, random, failpoint } = context;
+  const { options, database, logger, random, failpoint, term } = context;
   const { store } = database;
   const patiently = async <T>(work: (patient: typeof store) => Promise<T>): Promise<T> => {
     const session = await database.openPatientSession();
@@ -195,6 +246,20 @@ function startUpkeep(
     onLeases: () => wakeTimers?.(),
     onDispatched: () => wakeUp.hint(),
   });
+  const flow = createFlowStore(database.pool, {
+    schema: options.schema,
+    prepare: !database.pooled,
+  });
+  const shares = new ShareGrants(flow, context.term.epoch);
+  const breakers = new Breakers({
+    store: createDependencyStore(database.pool, {
+      schema: options.schema,
+      prepare: !database.pooled,
+    }),
+    epoch: term.epoch,
+    logger,
+    onChanged: () => wakeUp.hint(),
+  });
   const start = (
     name: string,
     work: () => Promise<number>,
@@ -214,6 +279,7 @@ function startUpkeep(
         wakeTimers = wake;
       },
     ),
+    start("shares of limits", () => shares.grant()),
     // One after the other: both lock the default partitions.
     start("housekeeping", () =>
       patiently(async (patient) => {
@@ -228,5 +294,6 @@ function startUpkeep(
     // Apart: looking through a large inbox takes longer than a lease may wait.
     start("leases of dead owners", () => owners.fireLeases()),
     start("jobs of dead owners", () => owners.sweep()),
+    start("breakers", () => breakers.step()),
   ];
 }

@@ -6,7 +6,10 @@ import type { LedgerPage } from "./page-ledger.ts";
 /** A row on its way. */
 export interface Outbound {
   readonly row: OutboxRow;
-  readonly page: LedgerPage;
+  /** The page that it settles; undefined of jobs that are dispatched from a slot. */
+  readonly page: LedgerPage | undefined;
+  /** Schema that the job's slot lies in, where it has one. */
+  readonly slot?: string | undefined;
   /** Place in the order of publishing; rows that are published again keep theirs. */
   readonly ordinal: number;
 }
@@ -32,6 +35,7 @@ export function messageOf(outbound: Outbound, names: TopologyNames): OutgoingMes
       correlationId: row.correlation_id,
       expiresAt: row.expires_at,
       enqueuedAt: row.enqueued_at,
+      slot: outbound.slot,
     },
     names,
   );

@@ -2,6 +2,7 @@ import type { OutboxPage, OutboxRow, PageLimits, RelayStore } from "@waybill/pos
 import { TermLostError } from "./cursor-saver.ts";
 import type { Destinations } from "./destinations.ts";
 import type { Dispatcher } from "./dispatcher.ts";
+import type { Governor } from "./governed/governor.ts";
 import { cursorOf } from "./position-check.ts";
 import type { Term } from "./term.ts";
 import type { WakeUp } from "./wake-up.ts";
@@ -14,6 +15,7 @@ export interface WindowReaderOptions {
   readonly dispatcher: Dispatcher;
   readonly destinations: Destinations;
   readonly wakeUp: WakeUp;
+  readonly governor: Pick<Governor, "governs" | "take">;
   /** Where to begin. */
   readonly cursor: Cursor;
   readonly limits: PageLimits;
@@ -64,6 +66,7 @@ const queuesOf = (rows: readonly OutboxRow[]): Set<string> => {
  */
 export async function readOutbox(options: WindowReaderOptions, signal: AbortSignal): Promise<void> {
   const { store, term, dispatcher, destinations, wakeUp, limits, strict, saved } = options;
+  const { governor } = options;
   let { cursor } = options;
   let found = true;
   while (!signal.aborted) {
@@ -85,7 +88,12 @@ export async function readOutbox(options: WindowReaderOptions, signal: AbortSign
     }
     cursor = step.cursor;
     if (found) await destinations.ensure(queuesOf(step.rows));
-    dispatcher.add(step.rows, cursor);
+    const governed = step.rows.filter((row) => governor.governs(row));
+    if (governed.length === 0) dispatcher.add(step.rows, cursor);
+    else {
+      const others = step.rows.filter((row) => !governor.governs(row));
+      governor.take(governed, dispatcher.add(others, cursor, governed.length));
+    }
     if (strict) {
       while (dispatcher.unsettled > 0 && !signal.aborted) {
         await Promise.race([dispatcher.changed(), aborted(signal)]);

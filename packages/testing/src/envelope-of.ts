@@ -15,6 +15,7 @@ export interface GivenJob {
   readonly jobId?: string | undefined;
   readonly headers?: Readonly<Record<string, string>> | undefined;
   readonly correlationId?: string | undefined;
+  readonly concurrencyKey?: string | undefined;
   readonly subscription?: string | undefined;
 }
 
@@ -60,7 +61,7 @@ export async function envelopeOf<Tx>(
     expiresAt: null,
     runAt: null,
     onTerminal: null,
-    concurrencyKey: null,
+    concurrencyKey: given.concurrencyKey ?? null,
     slot: null,
     headers: given.headers ?? {},
     payload: await bodyOf(definition.name, definition.payload, payload),

@@ -15,6 +15,8 @@ export interface RunHandlerOptions<Tx> {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** @default none */
   readonly correlationId?: string | undefined;
+  /** @default none */
+  readonly concurrencyKey?: string | undefined;
   /** Of an event: which of the worker's subscriptions; needed only where there are several. */
   readonly subscription?: string | undefined;
   /** What an earlier attempt is to have saved. @default none */

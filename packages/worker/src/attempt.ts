@@ -216,6 +216,7 @@ export class Attempt<Tx> {
       attempt,
       signal: this.signal,
       correlationId: envelope.correlationId ?? undefined,
+      concurrencyKey: envelope.concurrencyKey ?? undefined,
       headers: envelope.headers,
       enqueuedAt: envelope.enqueuedAt,
       priority: envelope.priority ?? 0,

@@ -12,7 +12,7 @@ import type { InFlight } from "./in-flight.ts";
 import type { Incoming } from "./incoming.ts";
 import type { Internals } from "./internals.ts";
 import type { JobRunner } from "./job-runner.ts";
-import { JobStarts, type SlottedJob } from "./job-starts.ts";
+import { JobStarts, type JobStartsOptions, type SlottedJob } from "./job-starts.ts";
 import { databaseErrorKind } from "./own-database.ts";
 import type { Parking } from "./parking.ts";
 import type { Registry } from "./registry.ts";
@@ -43,6 +43,8 @@ export interface ClaimsOptions<Tx> {
   readonly inFlight: InFlight;
   /** Called when jobs were claimed and started, and those that could not be let go. */
   readonly onRound: () => void;
+  /** See JobStarts. */
+  readonly isHeldBack: JobStartsOptions<Tx>["isHeldBack"];
 }
 
 /** See the head of the file. */
@@ -75,8 +77,7 @@ export class Claims<Tx> {
   /** True while more jobs of a queue may be started: it has a free slot, or one is being claimed for. */
   mayStart(queue: string): boolean {
     return (
-      this.#claiming ||
-      this.#queues.some(({ name, busy, concurrency }) => name === queue && busy < concurrency)
+      this.#claiming || this.#queues.some(({ name, busy, limit }) => name === queue && busy < limit)
     );
   }
 
@@ -213,7 +214,8 @@ export class Claims<Tx> {
       const registration = this.#options.registry.find(queue.name, type, version);
       // Only messages with a handler are claimed here, so the second part is for the compiler.
       if (verdictOf(row, me) === "run" && registration !== undefined) {
-        jobs.push({ job: { incoming, row, registration }, queue });
+        const slotted = incoming.envelope.slot !== null;
+        jobs.push({ job: { incoming, row: { ...row, slotted }, registration }, queue });
       } else {
         this.#letGo(me, incoming, queue, row);
       }
@@ -233,7 +235,19 @@ export class Claims<Tx> {
     }
     if (verdict === "cancelled") logger.warn(fields, "job cancelled");
     else logger.debug({ ...fields, verdict }, "delivery settled without a run");
-    incoming.delivery.ack();
+    if (incoming.envelope.slot === null) incoming.delivery.ack();
+    else this.track(this.#freeSlot(incoming));
+  }
+
+  /** Nothing runs under the slot of this delivery any more. Never rejects. */
+  async #freeSlot({ envelope, delivery }: Incoming): Promise<void> {
+    try {
+      await this.#options.settlements.freeSlot({ ...envelope, parked: false });
+      delivery.ack();
+    } catch {
+      // The next one to get it asks again.
+      delivery.requeue();
+    }
   }
 
   #forget(incoming: Incoming, queue: WorkQueue): void {

@@ -1,11 +1,16 @@
 import type { Consumer } from "@waybill/rabbitmq";
+import type { QueueShutReason } from "./flow.ts";
 
 /** Why a queue's deliveries are not wanted. */
 export type ShutReason =
   | "database unavailable"
   | "worker draining"
   | "worker stopping"
-  | "slots taken";
+  | "slots taken"
+  | QueueReason;
+
+/** Why the deliveries of one queue are not wanted, whatever the others'. */
+export type QueueReason = QueueShutReason | "no share of the limit";
 
 /** The way in from one queue: open while nothing speaks against it. */
 export class Door {
@@ -27,6 +32,10 @@ export class Door {
   }
 
   open(reason: ShutReason): void {
-    if (this.#reasons.delete(reason) && this.isOpen) this.#consumer.resume();
+    if (!this.#reasons.delete(reason)) return;
+    const [left] = this.#reasons;
+    if (left === undefined) this.#consumer.resume();
+    // It shows the reason that is left.
+    else void this.#consumer.pause(left, left === "slots taken");
   }
 }

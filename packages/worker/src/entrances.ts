@@ -7,7 +7,7 @@ import {
   createConsumer,
   type Delivery,
 } from "@waybill/rabbitmq";
-import { Door, type ShutReason } from "./door.ts";
+import { Door, type QueueReason, type ShutReason } from "./door.ts";
 import { prefetchLookMs, prefetchOf, PrefetchTuner } from "./prefetch.ts";
 import type { QueueStatus } from "./status.ts";
 import type { WorkQueue } from "./work-queue.ts";
@@ -30,6 +30,8 @@ export class Entrances {
   readonly #doors: Door[] = [];
   readonly #tuners: PrefetchTuner[] = [];
   readonly #shut = new Set<ShutReason>();
+  /** Why single queues are shut. */
+  readonly #shutQueues = new Map<string, QueueReason>();
   #looking: NodeJS.Timeout | undefined;
 
   constructor(options: EntrancesOptions) {
@@ -51,7 +53,7 @@ export class Entrances {
       const consumer = createConsumer({
         connection,
         queue: queueName(queue.name),
-        prefetch: prefetchOf(queue.concurrency),
+        prefetch: prefetchOf(queue.limit),
         logger,
         random,
         onDelivery: receiverOf(queue),
@@ -62,10 +64,35 @@ export class Entrances {
       this.#doors.push(door);
       this.#tuners.push(new PrefetchTuner(queue, consumer, door, holdMs));
       for (const reason of this.#shut) void door.shut(reason);
+      const reason = this.#shutQueues.get(queue.name);
+      if (reason !== undefined) void door.shut(reason);
     }
     this.#looking = setInterval(() => {
       for (const tuner of this.#tuners) tuner.look(performance.now());
+      // What came back to a queue after it was shut: a copy that was kept, a claim without an answer.
+      for (const queue of queues) if (queue.isShut) giveBack(queue);
     }, prefetchLookMs);
+  }
+
+  /** Shuts one queue for a reason, or opens it where there is none. */
+  turn(queue: WorkQueue, reason: QueueReason | undefined): void {
+    const { name } = queue;
+    const before = this.#shutQueues.get(name);
+    if (before === reason) return;
+    const door = this.#doors[this.#options.queues.indexOf(queue)];
+    if (reason === undefined) this.#shutQueues.delete(name);
+    else this.#shutQueues.set(name, reason);
+    queue.setShut(reason !== undefined);
+    if (reason !== undefined) {
+      void door?.shut(reason);
+      giveBack(queue);
+    }
+    if (before !== undefined) door?.open(before);
+  }
+
+  /** Follows a change of a queue's slots. */
+  refit(queue: WorkQueue): void {
+    this.#tuners[this.#options.queues.indexOf(queue)]?.refit();
   }
 
   /** Takes nothing more, and gives back what waits. Resolves when the broker has stopped. */
@@ -84,9 +111,7 @@ export class Entrances {
 
   /** Gives back what waits for a slot. */
   giveBack(): void {
-    for (const queue of this.#options.queues) {
-      for (const { delivery } of queue.takeAll()) delivery.requeue();
-    }
+    for (const queue of this.#options.queues) giveBack(queue);
   }
 
   /** Sends the last acks; what is not settled goes back to the queues. */
@@ -101,6 +126,7 @@ export class Entrances {
       return {
         queue: queue.name,
         concurrency: queue.concurrency,
+        share: Number.isFinite(queue.gate) ? queue.gate : undefined,
         running: queue.busy,
         waiting: queue.waiting,
         consumer: health?.state ?? "waiting",
@@ -108,4 +134,8 @@ export class Entrances {
       };
     });
   }
+}
+
+function giveBack(queue: WorkQueue): void {
+  for (const { delivery } of queue.takeAll()) delivery.requeue();
 }

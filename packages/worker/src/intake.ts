@@ -24,6 +24,8 @@ export interface IntakeOptions<Tx> {
   readonly parking: Parking;
   readonly inFlight: InFlight;
   readonly bootId: () => string | undefined;
+  /** True where a message needs a slot to be run. */
+  readonly governs: () => boolean;
   /** False while nothing may be taken: what arrives goes back. */
   readonly accepts: () => boolean;
 }
@@ -66,6 +68,8 @@ export class Intake<Tx> {
       claims.track(parking.park(incoming, `no worker has a handler for ${what}`));
     } else if (inFlight.has(incoming.key) && me !== undefined) {
       claims.hold(incoming, me);
+    } else if (envelope.slot === null && this.#options.governs()) {
+      claims.track(parking.toBacklog(incoming));
     } else {
       queue.push(incoming);
       claims.schedule();

@@ -7,6 +7,7 @@
 import { channel } from "node:diagnostics_channel";
 import {
   decideFailure,
+  type Envelope,
   type Failure,
   failureOf,
   JobCancelledError,
@@ -19,6 +20,7 @@ import {
 import type { CancelRequest, ClaimedRow, FailureRecord, JobRef, OwnedJob } from "@waybill/postgres";
 import { Attempt } from "./attempt.ts";
 import type { AttemptEnvironment, AttemptOutcome } from "./attempt-parts.ts";
+import type { WorkerDependencies } from "./dependencies.ts";
 import { Holding } from "./holding.ts";
 import type { Incoming } from "./incoming.ts";
 import type { News } from "./news.ts";
@@ -44,13 +46,15 @@ const attemptChannel = channel("waybill:job:attempt");
 /** A job that this worker owns, ready to run. */
 export interface ClaimedJob<Tx> {
   readonly incoming: Incoming;
-  readonly row: ClaimedRow;
+  readonly row: ClaimedRow & Pick<OwnedJob, "slotted">;
   readonly registration: Registration<Tx>;
 }
 
 /** A job on its way from claim to ack. */
 interface Flight<Tx> extends ClaimedJob<Tx> {
   readonly holding: Holding;
+  /** By the monotonic clock. */
+  readonly startedAt: number;
 }
 
 /** Options of {@link JobRunner}. */
@@ -58,6 +62,9 @@ export interface JobRunnerOptions<Tx> {
   readonly environment: AttemptEnvironment<Tx>;
   readonly settlements: Settlements;
   readonly news: Pick<News, "changed">;
+  /** Whether an ordering key waits for the retry of this job. */
+  readonly blocksOrder: (envelope: Envelope, attempt: number) => boolean;
+  readonly outcomes: Pick<WorkerDependencies, "note">;
   /** Milliseconds that a delivery is held; see Holding. */
   readonly holdMs: number;
   /** The job goes on without its delivery. */
@@ -187,7 +194,7 @@ export class JobRunner<Tx> {
       onLeased: () => this.#options.onLeased(incoming),
       onLost: () => this.#attempts.get(incoming.key)?.stop(new LeaseLostError(row.id)),
     });
-    return { ...job, holding };
+    return { ...job, holding, startedAt: performance.now() };
   }
 
   #watchLeftBehind(attempt: Attempt<Tx>): void {
@@ -278,7 +285,9 @@ export class JobRunner<Tx> {
       this.#environment.internals.random,
     );
     const delayMs = decision.next === "retry" ? decision.delayMs : undefined;
-    const state = await this.#settlements.fail(await recordOf(flight, failure, delayMs));
+    const blocks = this.#options.blocksOrder(flight.incoming.envelope, row.attempt);
+    const record = await recordOf(flight, failure, delayMs);
+    const state = await this.#settlements.fail({ ...record, blocks });
     await this.#environment.internals.failpoint("worker.afterCommit");
     this.#report(flight, state, failure, durationMs, delayMs);
     await this.#finish(flight, state);
@@ -320,7 +329,7 @@ export class JobRunner<Tx> {
   }
 
   #report(
-    job: ClaimedJob<Tx>,
+    job: Flight<Tx>,
     state: Settled,
     failure: Failure | undefined,
     durationMs: number,
@@ -328,6 +337,7 @@ export class JobRunner<Tx> {
   ): void {
     const { row, registration } = job;
     const rounded = Math.round(durationMs);
+    this.#options.outcomes.note(job, state, failure);
     attemptChannel.publish({
       jobId: row.id,
       jobName: registration.name,

@@ -41,6 +41,8 @@ export interface JobStartsOptions<Tx> {
   readonly onChange: () => void;
   /** The job is in flight no more. */
   readonly onLanded: (incoming: Incoming, queue: WorkQueue) => void;
+  /** True where a pause or a breaker came between the dispatch of a slotted job and its start. */
+  readonly isHeldBack: (job: ClaimedJob<Tx>) => boolean;
 }
 
 /** See the head of the file. */
@@ -71,8 +73,14 @@ export class JobStarts<Tx> {
 
   /** Starts jobs that were claimed together. Resolves when the next claim may follow. */
   async start(jobs: readonly SlottedJob<Tx>[]): Promise<void> {
-    const { crashBudget } = this.#options;
-    const live = jobs.filter(({ job }) => job.row.crashes <= crashBudget);
+    const { crashBudget, isHeldBack, track } = this.#options;
+    const live: SlottedJob<Tx>[] = [];
+    for (const claimed of jobs) {
+      if (claimed.job.row.crashes > crashBudget) continue;
+      if (claimed.job.row.slotted === true && isHeldBack(claimed.job)) {
+        track(this.#putBack(claimed));
+      } else live.push(claimed);
+    }
     for (const dead of jobs) if (dead.job.row.crashes > crashBudget) this.#bury(dead);
     const suspects = live.filter(({ job }) => job.row.crashes >= suspectCrashes);
     const others = live.filter(({ job }) => job.row.crashes < suspectCrashes);
@@ -141,6 +149,22 @@ export class JobStarts<Tx> {
         onChange();
       }),
     );
+  }
+
+  /** Puts a claimed job back to the backlog. Never rejects. */
+  async #putBack({ job, queue }: SlottedJob<Tx>): Promise<void> {
+    const { settlements, logger, onChange, onLanded } = this.#options;
+    const { incoming, row } = job;
+    try {
+      await settlements.putBack(row);
+      incoming.delivery.ack();
+    } catch (err) {
+      logger.warn({ err, jobId: row.id }, "job could not be put back");
+      incoming.delivery.requeue();
+    }
+    queue.freeSlot();
+    onLanded(incoming, queue);
+    onChange();
   }
 
   /** Gives claimed jobs back unstarted, and their deliveries to `next`. Never rejects. */

@@ -24,6 +24,8 @@ export interface Context<Name extends string, Payload> {
    */
   readonly signal: AbortSignal;
   readonly correlationId: string | undefined;
+  /** Whose job it is; see `concurrencyKey` of enqueue. */
+  readonly concurrencyKey: string | undefined;
   /** Headers that the producer gave; never Waybill's or the broker's. */
   readonly headers: Readonly<Record<string, string>>;
   readonly enqueuedAt: Date;

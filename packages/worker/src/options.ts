@@ -4,10 +4,14 @@ import {
   checkSchemaName,
   checkTopologyPrefix,
   checkTypeName,
+  type ConfigIssue,
   type DecoderName,
   decoderNames,
+  type DependencyDefinition,
+  isDependency,
   type Logger,
   parseOptions,
+  type QueueDefinition,
 } from "@waybill/core";
 import type { Database } from "@waybill/postgres";
 import type { TopologyMode } from "@waybill/rabbitmq";
@@ -30,6 +34,12 @@ export interface QueueOptions {
   readonly decoder?: DecoderName | undefined;
   /** Job that messages without a type are; by default the queue's only job, if there is one. */
   readonly untypedJob?: string | undefined;
+  /**
+   * What `defineQueue` made for this queue. The worker writes it into the database at its start, in the
+   * place of what was declared before; an operator's settings win over it.
+   * @default what is in the database holds
+   */
+  readonly define?: QueueDefinition | undefined;
 }
 
 /** Where the broker is, and the names there. */
@@ -122,6 +132,12 @@ export interface WorkerOptions<Tx> {
   readonly blockedMaxMs?: number | undefined;
   /** When the worker ends by itself. @default never */
   readonly recycle?: RecycleOptions | undefined;
+  /**
+   * Every dependency that a job or queue of this worker names in `dependsOn`; written into the database
+   * at its start, where the settings of the worker hold that started last.
+   * @default []
+   */
+  readonly dependencies?: readonly DependencyDefinition[] | undefined;
 }
 
 /** Options with every default filled in. */
@@ -139,6 +155,7 @@ export interface ResolvedWorkerOptions {
         readonly concurrency: number;
         readonly decoder: DecoderName;
         readonly untypedJob?: string | undefined;
+        readonly define?: QueueDefinition | undefined;
       }
     >
   >;
@@ -156,6 +173,7 @@ export interface ResolvedWorkerOptions {
   readonly blockedWarnMs: number;
   readonly blockedMaxMs: number;
   readonly recycle: RecycleOptions;
+  readonly dependencies: readonly DependencyDefinition[];
 }
 
 /** Concurrency of a subscription that `queues` does not list. */
@@ -200,6 +218,30 @@ const isLogger = (value: unknown): boolean =>
     (name) => typeof (value as Record<string, unknown>)[name] === "function",
   );
 
+const isQueueDefinition = (value: unknown): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  "name" in value &&
+  typeof value.name === "string" &&
+  "settings" in value &&
+  typeof value.settings === "object";
+
+/** Definitions of other queues than those that they are given for. */
+function misnamed(
+  queues: Readonly<Record<string, { readonly define?: QueueDefinition | undefined }>>,
+): readonly ConfigIssue[] {
+  return Object.entries(queues).flatMap(([queue, { define }]) =>
+    define === undefined || define.name === queue
+      ? []
+      : [
+          {
+            path: `queues.${queue}.define`,
+            message: `is the definition of "${define.name}"; give it to that queue, or define "${queue}"`,
+          },
+        ],
+  );
+}
+
 const workerOptions: z.ZodType<
   ResolvedWorkerOptions & { readonly database: Database<unknown> },
   WorkerOptions<unknown>
@@ -220,6 +262,9 @@ const workerOptions: z.ZodType<
         concurrency: z.int().min(1).max(1_000),
         decoder: z.enum(decoderNames).default("json"),
         untypedJob: checked(checkTypeName).optional(),
+        define: z
+          .custom<QueueDefinition>(isQueueDefinition, { message: "expected what defineQueue made" })
+          .optional(),
       }),
     ),
     schema: checked(checkSchemaName).default("waybill"),
@@ -254,9 +299,19 @@ const workerOptions: z.ZodType<
       .max(24 * hour)
       .default(300_000),
     recycle: recycleOptions.default({}),
+    dependencies: z
+      .array(
+        z.custom<DependencyDefinition>(isDependency, {
+          message: "expected a dependency made by defineDependency",
+        }),
+      )
+      .refine((given) => new Set(given.map(({ name }) => name)).size === given.length, {
+        message: "names a dependency twice",
+      })
+      .default([]),
   })
   .superRefine((options, context) => {
-    for (const { path, message } of contradictions(options)) {
+    for (const { path, message } of [...contradictions(options), ...misnamed(options.queues)]) {
       context.addIssue({ code: "custom", path: path.split("."), message });
     }
   })

@@ -4,7 +4,9 @@
  */
 
 import {
+  createFlowStore,
   createInboxStore,
+  type FlowStore,
   type InboxStore,
   sqlStateOf,
   type Statements,
@@ -41,6 +43,8 @@ const nobody = "00000000-0000-0000-0000-000000000000";
 /** See the head of the file. */
 export interface OwnDatabase {
   readonly store: InboxStore;
+  /** Settings of queues, and shares of their limits. */
+  readonly flow: FlowStore;
   /** The pool itself, for whatever needs a {@link InboxStore} of its own. */
   readonly pool: Pool;
   /** True where a transaction pooler is between: no session locks, no prepared statements. */
@@ -150,6 +154,7 @@ export async function openOwnDatabase(options: OwnDatabaseOptions): Promise<OwnD
   const store = storeOn(pool);
   return {
     store,
+    flow: createFlowStore(pool, { schema: options.schema, prepare: !pooled }),
     pool,
     pooled,
     sessionConfig: config,

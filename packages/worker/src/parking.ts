@@ -108,6 +108,25 @@ export class Parking {
     }
   }
 
+  /** Sends a message that came to a governed queue without a slot to the backlog. Never rejects. */
+  async toBacklog(incoming: Incoming): Promise<void> {
+    try {
+      await this.#options.settlements.park({
+        envelope: incoming.envelope,
+        reason: "ungoverned",
+        detail: "came without a slot, goes to the backlog",
+        owner: null,
+        delayMs: 0,
+        windowMs: null,
+        parkedAt: null,
+        fireAt: null,
+      });
+      incoming.delivery.ack();
+    } catch (err) {
+      this.#giveBack(incoming, err);
+    }
+  }
+
   /** Parks a message that this worker has no handler for. Never rejects. */
   async park(incoming: Incoming, detail: string): Promise<void> {
     const { settlements, logger, random, noHandlerWindowMs } = this.#options;
@@ -131,6 +150,7 @@ export class Parking {
       const fields = { jobId, jobName, version, queue };
       if (incoming.parkedAt === null) logger.warn(fields, "message parked, it has no handler here");
       else logger.debug(fields, "message parked again");
+      if (envelope.slot !== null) await settlements.freeSlot({ ...envelope, parked: true });
       delivery.ack();
     } catch (err) {
       this.#giveBack(incoming, err);
@@ -216,7 +236,9 @@ export class Parking {
         if (row === undefined || verdictOf(row, owner) !== "run") return [];
         const { id, queue, token } = row;
         const envelope: Envelope = incoming.envelope;
-        return [{ id, queue, token, envelope, failure, retryDelayMs: undefined, attempted: false }];
+        const slotted = envelope.slot !== null;
+        const attempt = { id, queue, token, slotted, envelope, failure };
+        return [{ ...attempt, retryDelayMs: undefined, attempted: false }];
       });
       if (dead.length > 0) await store.fail(dead);
       return burials.map(({ incoming }) => {

@@ -3,7 +3,8 @@
  * jobs could run in an idle worker, so a queue whose jobs turn out to be slow gets no more than it
  * has slots for, and gives back what waits. Where all slots are taken for long, nothing is taken at
  * all until one is free, and then no more than fits: what waits here would outlast the broker's
- * patience, and each return counts towards its delivery limit.
+ * patience, and each return counts towards its delivery limit. How many slots there are follows the
+ * worker's share of the queue's limit.
  */
 
 import type { Consumer } from "@waybill/rabbitmq";
@@ -22,8 +23,8 @@ const settleMs = 10_000;
 const longAfterMaxMs = 5_000;
 
 /** Deliveries to hold for quick jobs: the next ones are here when the present ones end. */
-export function prefetchOf(concurrency: number): number {
-  return Math.min(1_000, Math.max(10, 2 * concurrency));
+export function prefetchOf(slots: number): number {
+  return Math.min(1_000, Math.max(10, 2 * slots));
 }
 
 /** Adapts one consumer's prefetch; see the head of the file. */
@@ -56,9 +57,11 @@ export class PrefetchTuner {
 
   /** Looks once. Call it every {@link prefetchLookMs}. */
   look(nowMs: number): void {
-    const { concurrency, fullSinceMs, freedSlots, waiting } = this.#queue;
+    const { limit, fullSinceMs, freedSlots, waiting } = this.#queue;
     const freed = freedSlots - this.#freed;
     this.#freed = freedSlots;
+    // Nothing is taken at all: nothing is to be learnt.
+    if (limit === 0) return;
     const fullMs = fullSinceMs === undefined ? 0 : nowMs - fullSinceMs;
     if (fullSinceMs !== undefined) this.#fullAt = nowMs;
     const isLong = waiting > 0 && fullMs > this.#longAfterMs;
@@ -75,27 +78,42 @@ export class PrefetchTuner {
     switch (this.#pace) {
       case "quick":
         if (waiting > 0 && fullMs > slowAfterMs) {
-          this.#change("slow", concurrency, nowMs);
+          this.#change("slow", limit, nowMs);
           this.#giveBack();
         }
         return;
       case "slow":
-        if (freed >= quickJobsPerSlot * concurrency) {
-          this.#change("quick", prefetchOf(concurrency), nowMs);
+        if (freed >= quickJobsPerSlot * limit) {
+          this.#change("quick", prefetchOf(limit), nowMs);
         }
         return;
       case "long":
         // There is less to do than there are slots, or what runs beside the long ones is quick.
         if (nowMs - this.#fullAt > settleMs || freed >= quickJobsPerSlot) {
-          this.#change("slow", concurrency, nowMs);
+          this.#change("slow", limit, nowMs);
           this.#door.open("slots taken");
         }
     }
   }
 
+  /** Follows a change of the queue's limit, and gives back what would wait for longer now. */
+  refit(): void {
+    const { limit, busy } = this.#queue;
+    if (limit === 0) return;
+    if (this.#pace === "long") {
+      this.#fit();
+      return;
+    }
+    const prefetch = this.#pace === "quick" ? prefetchOf(limit) : limit;
+    this.#consumer.setPrefetch(prefetch);
+    for (const { delivery } of this.#queue.takeAbove(Math.max(0, prefetch - busy))) {
+      delivery.requeue();
+    }
+  }
+
   /** Takes as many deliveries as there are free slots. */
   #fit(): void {
-    const free = this.#queue.concurrency - this.#queue.busy;
+    const free = this.#queue.limit - this.#queue.busy;
     if (free <= 0) {
       void this.#door.shut("slots taken");
       return;

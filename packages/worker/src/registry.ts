@@ -52,6 +52,8 @@ export interface Registration<Tx> {
   readonly result: StandardSchema | undefined;
   /** Steps from earlier versions up to `version`, by the version that they begin with. */
   readonly upcasters: ReadonlyMap<number, Upcaster>;
+  /** Names of the dependencies without which it does not run. */
+  readonly dependsOn: readonly string[];
   readonly retry: ResolvedRetryPolicy;
   readonly timeoutMs: number;
   /** 0: `timeoutMs` and the worker's `abandonMs`. */
@@ -143,6 +145,24 @@ export class Registry<Tx> {
     return [...this.#jobs.values()]
       .flatMap((versions) => [...versions.values()])
       .flatMap(({ run }) => (run.kind === "isolated" ? [run.handler] : []));
+  }
+
+  /** Dependencies of each job type of a queue, whatever its version; most have none. */
+  dependenciesOf(queue: string): ReadonlyMap<string, readonly string[]> {
+    const names = [...(this.#queues.get(queue) ?? [])];
+    return new Map(
+      names.map((name) => {
+        const versions = [...(this.#jobs.get(name)?.values() ?? [])];
+        return [name, [...new Set(versions.flatMap(({ dependsOn }) => dependsOn))]];
+      }),
+    );
+  }
+
+  /** The handlers of jobs that depend on something. */
+  get dependents(): readonly Pick<Registration<Tx>, "name" | "dependsOn">[] {
+    return [...this.#jobs.values()]
+      .flatMap((versions) => [...versions.values()])
+      .filter(({ dependsOn }) => dependsOn.length > 0);
   }
 
   /** The only job of a queue, which its untyped messages are; undefined where there are several. */

@@ -5,6 +5,7 @@
 
 import {
   type FailureRecord,
+  type IdleDelivery,
   type InboxStore,
   type JobOutcome,
   type JobRef,
@@ -42,6 +43,10 @@ export interface Settlements {
   fail(record: FailureRecord): Promise<Settled>;
   /** Hands a job back without spending an attempt; `retry_waiting` if it worked. */
   release(job: Release): Promise<Settled>;
+  /** Puts a job of a governed queue back to the backlog before it starts; `retry_waiting` if it worked. */
+  putBack(job: OwnedJob): Promise<Settled>;
+  /** Gives back the slot of a delivery that runs nothing. */
+  freeSlot(delivery: IdleDelivery): Promise<void>;
   /** Ends a job as cancelled, after somebody asked for it. */
   cancel(job: OwnedJob): Promise<Settled>;
   /** Lets a job go on without its delivery; false: it is not ours any more. */
@@ -125,6 +130,18 @@ export function createSettlements(
     flush: async (jobs) =>
       await settledStates(store, jobs, allIn(await store.release(jobs), "retry_waiting")),
   });
+  const returns = new Batcher<OwnedJob, Settled>({
+    ...common,
+    flush: async (jobs) =>
+      await settledStates(store, jobs, allIn(await store.putBack(jobs), "retry_waiting")),
+  });
+  const slots = new Batcher<IdleDelivery, void>({
+    ...common,
+    flush: async (deliveries) => {
+      await store.freeSlots(deliveries);
+      return deliveries.map(() => undefined);
+    },
+  });
   const cancellations = new Batcher<OwnedJob, Settled>({
     ...common,
     flush: async (jobs) =>
@@ -157,6 +174,8 @@ export function createSettlements(
       }
     },
     release: (job) => releases.add(job),
+    putBack: (job) => returns.add(job),
+    freeSlot: ({ id, queue, dispatch, parked }) => slots.add({ id, queue, dispatch, parked }),
     cancel: (job) => cancellations.add(job),
     async hold(job) {
       try {

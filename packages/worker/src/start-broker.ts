@@ -3,6 +3,14 @@ import { applyTopology, type BrokerConnection, type Topology } from "@waybill/ra
 import type { TopologyMode } from "@waybill/rabbitmq";
 
 /**
+ * The broker gives up a silent connection after less than three heartbeats. That must not be later than
+ * the end of the lease: the copies of a frozen worker's jobs would be given to that very worker, which
+ * is a consumer until then. Below two seconds a loaded broker would be taken for dead.
+ */
+export const brokerHeartbeatSeconds = (heartbeatMs: number): number =>
+  Math.min(10, Math.max(2, Math.floor(heartbeatMs / 1_000)));
+
+/**
  * Waits for the first connection.
  *
  * @throws BrokerUnavailableError where waiting cannot help (login, virtual host); the signal's reason

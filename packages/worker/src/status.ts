@@ -4,11 +4,13 @@ import type { ConsumerState } from "@waybill/rabbitmq";
 export interface QueueStatus {
   readonly queue: string;
   readonly concurrency: number;
+  /** Its share of the queue's limit over all workers; undefined: there is no limit. */
+  readonly share: number | undefined;
   /** Jobs being claimed or run. */
   readonly running: number;
   /** Deliveries held and not started. */
   readonly waiting: number;
-  /** `consuming` only after the broker has said so. */
+  /** `consuming` only after the broker has said so; `paused` is what was asked for, and nothing is wrong. */
   readonly consumer: ConsumerState;
   /** Why it does not consume. */
   readonly reason: string | undefined;

@@ -23,6 +23,7 @@ function registrationOf(
     retry: { maxAttempts: 1, initialDelayMs: 0, maxDelayMs: 0, factor: 1, jitter: "none" },
     timeoutMs: 0,
     hardTimeoutMs: 0,
+    dependsOn: [],
     run: { kind: "plain", handler: () => Promise.resolve() },
   };
 }

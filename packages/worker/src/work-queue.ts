@@ -2,12 +2,16 @@ import type { Incoming } from "./incoming.ts";
 
 /**
  * Deliveries of one queue that wait for a slot, and the slots. A bulkhead: a queue whose jobs hang
- * takes no slots of the others.
+ * takes no slots of the others. How many slots there are may change: by the worker's share of the
+ * queue's limit (see shares.ts), and by a pause.
  */
 export class WorkQueue {
   readonly name: string;
+  /** Jobs that this worker runs at a time, whatever its share. */
   readonly concurrency: number;
   #busy = 0;
+  #gate = Number.POSITIVE_INFINITY;
+  #isShut = false;
   #fullSinceMs: number | undefined;
   #freedSlots = 0;
   #waiting: Incoming[] = [];
@@ -15,6 +19,10 @@ export class WorkQueue {
   #suspects: Incoming[] = [];
   /** Called when a slot was taken or became free. */
   onSlotChange: (() => void) | undefined;
+  /** Called when a slot became free. */
+  onFreed: (() => void) | undefined;
+  /** Called when {@link limit} has changed. */
+  onLimitChange: (() => void) | undefined;
 
   constructor(name: string, concurrency: number) {
     this.name = name;
@@ -24,6 +32,26 @@ export class WorkQueue {
   /** Slots in use: jobs that are being claimed or run. */
   get busy(): number {
     return this.#busy;
+  }
+
+  /** Jobs that count towards the queue's limit over all workers. */
+  get inUse(): number {
+    return this.#busy;
+  }
+
+  /** Jobs that may run here by the queue's limit over all workers; infinite where there is none. */
+  get gate(): number {
+    return this.#gate;
+  }
+
+  /** Slots there are now. */
+  get limit(): number {
+    return this.#isShut ? 0 : Math.min(this.concurrency, this.#gate);
+  }
+
+  /** True while nothing is to be taken: its deliveries go back. */
+  get isShut(): boolean {
+    return this.#isShut;
   }
 
   /** Since when no slot has become free, by the monotonic clock; undefined while one is free. */
@@ -36,17 +64,36 @@ export class WorkQueue {
     return this.#freedSlots;
   }
 
+  setGate(gate: number): void {
+    this.#change(() => (this.#gate = gate));
+  }
+
+  setShut(isShut: boolean): void {
+    this.#change(() => (this.#isShut = isShut));
+  }
+
+  #change(set: () => void): void {
+    const before = this.limit;
+    set();
+    if (this.limit === before) return;
+    if (this.#busy < this.limit) this.#fullSinceMs = undefined;
+    else this.#fullSinceMs ??= performance.now();
+    this.onLimitChange?.();
+  }
+
   occupySlot(): void {
     this.#busy += 1;
-    if (this.#busy >= this.concurrency) this.#fullSinceMs ??= performance.now();
+    if (this.#busy >= this.limit) this.#fullSinceMs ??= performance.now();
     this.onSlotChange?.();
   }
 
   freeSlot(): void {
     this.#busy -= 1;
     this.#freedSlots += 1;
-    this.#fullSinceMs = undefined;
+    // Where the limit was lowered below what runs, there is still none free.
+    this.#fullSinceMs = this.#busy < this.limit ? undefined : performance.now();
     this.onSlotChange?.();
+    this.onFreed?.();
   }
 
   /** Deliveries held and not started. */
@@ -77,13 +124,18 @@ export class WorkQueue {
     max: number,
     withSuspect: boolean,
   ): { readonly incoming: readonly Incoming[]; readonly hasSuspect: boolean } {
-    const count = Math.min(max, this.concurrency - this.#busy);
+    const count = Math.min(max, this.limit - this.#busy);
     if (count <= 0) return { incoming: [], hasSuspect: false };
     const suspects = withSuspect ? this.#suspects.splice(0, 1) : [];
     return {
       incoming: [...suspects, ...this.#waiting.splice(0, count - suspects.length)],
       hasSuspect: suspects.length > 0,
     };
+  }
+
+  /** Takes the last ones of those that wait, above so many. */
+  takeAbove(count: number): readonly Incoming[] {
+    return this.#waiting.splice(Math.max(0, count - this.#suspects.length));
   }
 
   /** Takes everything that has not started. */

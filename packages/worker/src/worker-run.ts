@@ -20,7 +20,9 @@ import { Batches } from "./batch/batches.ts";
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
+import { WorkerDependencies } from "./dependencies.ts";
 import { Entrances } from "./entrances.ts";
+import { FlowControl } from "./flow-control.ts";
 import { InFlight } from "./in-flight.ts";
 import { Intake } from "./intake.ts";
 import type { Internals } from "./internals.ts";
@@ -31,12 +33,12 @@ import type { OwnDatabase } from "./own-database.ts";
 import { Parking } from "./parking.ts";
 import { Presence } from "./presence.ts";
 import { ProgressWriter } from "./progress.ts";
-import { ageLimitOf, recycleLookMs, recycleReason } from "./recycle.ts";
+import { watchWear } from "./recycle.ts";
 import type { Registry } from "./registry.ts";
 import { Requests, requestsMs } from "./requests.ts";
 import { createSettlements, type Settlements } from "./settlements.ts";
 import { shutdownError } from "./shutdown-error.ts";
-import { prepareTopology, waitForBroker } from "./start-broker.ts";
+import { brokerHeartbeatSeconds, prepareTopology, waitForBroker } from "./start-broker.ts";
 import type { WorkerStatus } from "./status.ts";
 import { StrayErrors } from "./stray-errors.ts";
 import { packageVersion } from "./version.ts";
@@ -47,14 +49,6 @@ import { WorkQueue } from "./work-queue.ts";
 const reactMs = 2_000;
 /** Time to record what was handed back, in milliseconds. */
 const handBackMs = 5_000;
-
-/**
- * The broker gives up a silent connection after less than three heartbeats. That must not be later than
- * the end of the lease: the copies of a frozen worker's jobs would be given to that very worker, which
- * is a consumer until then. Below two seconds a loaded broker would be taken for dead.
- */
-const brokerHeartbeatSeconds = (heartbeatMs: number): number =>
-  Math.min(10, Math.max(2, Math.floor(heartbeatMs / 1_000)));
 
 /** What a run is made of. */
 export interface WorkerRunOptions<Tx> {
@@ -78,6 +72,7 @@ export class WorkerRun<Tx> {
   readonly #presence: Presence;
   readonly #news: News;
   readonly #batches = new Batches<Tx>((queue) => this.#claims.mayStart(queue));
+  readonly #dependencies: WorkerDependencies;
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
@@ -85,10 +80,10 @@ export class WorkerRun<Tx> {
   readonly #queues: readonly WorkQueue[];
   readonly #connection: BrokerConnection;
   readonly #entrances: Entrances;
+  readonly #flow: FlowControl;
   readonly #requests: Requests;
   readonly #strayErrors: StrayErrors;
   readonly #firstAlive = Promise.withResolvers<void>();
-  readonly #startedAt = performance.now();
   #recycling: NodeJS.Timeout | undefined;
   #draining = false;
   #stopping = false;
@@ -110,6 +105,7 @@ export class WorkerRun<Tx> {
     const { store } = ownDatabase;
     const settlements = createSettlements(store, this.#gate, random);
     this.#news = new News(store, logger);
+    this.#dependencies = new WorkerDependencies(options, ownDatabase, this.#gate, logger);
     this.#runner = this.#createRunner(settlements);
     const bootId = (): string | undefined => this.#presence.bootId;
     const inFlight = this.#inFlight;
@@ -136,6 +132,8 @@ export class WorkerRun<Tx> {
       bootId,
       inFlight,
       onRound: () => this.#batches.look(),
+      isHeldBack: ({ row, incoming, registration }) =>
+        this.#flow.view.isHeldBack(row.queue, incoming.envelope, registration.dependsOn),
     });
     this.#queues = this.#queueNames().map(
       (name) => new WorkQueue(name, options.queues[name]?.concurrency ?? subscriptionConcurrency),
@@ -156,6 +154,23 @@ export class WorkerRun<Tx> {
       random,
       holdMs: options.holdMs,
       queueName: (queue) => names(options.broker.prefix).queueName(queue),
+    });
+    this.#flow = new FlowControl({
+      store: ownDatabase.flow,
+      queues: this.#queues,
+      declarations: this.#queueNames().map((queue) => ({
+        queue,
+        definition: options.queues[queue]?.define,
+        dependencies: registry.dependenciesOf(queue),
+      })),
+      bootId,
+      logger,
+      random,
+      turn: (queue, reason) => this.#entrances.turn(queue, reason),
+      onSlots: (queue) => {
+        this.#entrances.refit(queue);
+        this.#claims.schedule();
+      },
     });
     this.#requests = new Requests({
       store,
@@ -179,21 +194,22 @@ export class WorkerRun<Tx> {
   #createRunner(settlements: Settlements): JobRunner<Tx> {
     const { options, database, internals, ownDatabase } = this.#setup;
     const { store } = ownDatabase;
-    const logger = this.#logger;
     return new JobRunner({
       environment: {
         database,
         fence: createJobFence(options.schema),
-        logger,
+        logger: this.#logger,
         internals,
         abandonMs: options.abandonMs,
         isStopped: () => this.#end.signal.aborted,
         readCheckpoint: (job) => readCheckpoint(store, this.#gate, job),
-        progress: new ProgressWriter(store, logger, (jobId) => this.#news.changed(jobId)),
+        progress: new ProgressWriter(store, this.#logger, (jobId) => this.#news.changed(jobId)),
         batches: this.#batches,
       },
       settlements,
       news: this.#news,
+      blocksOrder: (envelope, attempt) => this.#flow.view.blocksOrder(envelope, attempt),
+      outcomes: this.#dependencies,
       holdMs: options.holdMs,
       onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
@@ -216,10 +232,12 @@ export class WorkerRun<Tx> {
       finished: () => this.#runner.finished,
       state: () => (this.#draining || this.#stopping ? "draining" : "running"),
       onAlive: () => {
+        this.#flow.reset();
         this.#firstAlive.resolve();
         this.#turnDoors();
       },
       onLost: () => {
+        this.#flow.reset();
         this.#runner.stopAll((jobId) => new LeaseLostError(jobId));
         this.#turnDoors();
       },
@@ -274,15 +292,22 @@ export class WorkerRun<Tx> {
     const declare = (): Promise<void> =>
       prepareTopology(this.#connection, topology, mode, this.#logger, signal);
     await declare();
+    await Promise.race([this.#dependencies.declare(), aborted(signal)]);
+    await this.#flow.begin(signal);
     this.#presence.start();
-    await Promise.race([this.#firstAlive.promise, aborted(signal)]);
+    await Promise.race([this.#firstAlive.promise.then(() => this.#flow.start()), aborted(signal)]);
     signal.throwIfAborted();
     this.#requests.start();
     this.#entrances.start(
       (queue) => this.#receiverOf(queue),
       mode === "assert" ? declare : undefined,
     );
-    this.#watchWear();
+    this.#recycling = watchWear(
+      options.recycle,
+      this.#setup.internals.random,
+      () => ({ finishedJobs: this.#runner.finished, leftBehind: this.#runner.leftBehind }),
+      (reason) => this.#endBecause(reason),
+    );
     this.#logger.info({ queues: this.#queueNames() }, "worker started");
   }
 
@@ -298,7 +323,8 @@ export class WorkerRun<Tx> {
       parking: this.#parking,
       inFlight: this.#inFlight,
       bootId: () => this.#presence.bootId,
-      accepts: () => this.#mayTake,
+      governs: () => this.#flow.view.governs(queue.name),
+      accepts: () => this.#mayTake && !queue.isShut,
     });
     return (delivery) => intake.take(delivery);
   }
@@ -342,20 +368,6 @@ export class WorkerRun<Tx> {
     this.#ownEnd.abort();
   }
 
-  #watchWear(): void {
-    const { recycle } = this.#setup.options;
-    const ageLimitMs = ageLimitOf(recycle, this.#setup.internals.random);
-    this.#recycling = setInterval(() => {
-      const reason = recycleReason(recycle, ageLimitMs, {
-        finishedJobs: this.#runner.finished,
-        ageMs: performance.now() - this.#startedAt,
-        rssBytes: process.memoryUsage.rss(),
-        leftBehind: this.#runner.leftBehind,
-      });
-      if (reason !== undefined) this.#endBecause(reason);
-    }, recycleLookMs).unref();
-  }
-
   async #shutDown(hurry: AbortSignal | undefined): Promise<void> {
     const { options, ownDatabase } = this.#setup;
     this.#stopping = true;
@@ -375,8 +387,9 @@ export class WorkerRun<Tx> {
         await within(handBackMs, idle);
       }
     }
-    await within(1_000, this.#requests.stop());
+    await within(1_000, Promise.all([this.#requests.stop(), this.#flow.stop()]));
     await within(1_000, this.#news.flush());
+    await within(1_000, this.#dependencies.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();
     await this.#connection.close();

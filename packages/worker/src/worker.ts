@@ -10,6 +10,7 @@ import {
 import type { Database } from "@waybill/postgres";
 import type { BatchedJob } from "./batch/batched-job.ts";
 import { type BatchHandlerOptions, resolveBatchOptions } from "./batch/options.ts";
+import { checkDependencies } from "./dependencies.ts";
 import { type Internals, noInternals } from "./internals.ts";
 import { IsolatedHandler } from "./isolation/isolated-handler.ts";
 import { resolveThreadOptions, type ThreadHandlerOptions } from "./isolation/options.ts";
@@ -199,6 +200,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       checkpoint: undefined,
       result: undefined,
       upcasters: new Map(),
+      dependsOn: [],
       retry: policy.retry,
       timeoutMs: policy.timeoutMs,
       hardTimeoutMs: policy.hardTimeoutMs,
@@ -231,6 +233,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       checkpoint: job.checkpoint,
       result: job.result,
       upcasters: job.upcasters,
+      dependsOn: job.dependsOn,
       retry,
       timeoutMs,
       hardTimeoutMs,
@@ -285,6 +288,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       [...Object.keys(options.queues), ...subscriptions],
       this.#database.poolSize,
     );
+    checkDependencies(options.dependencies, this.#registry.dependents, options.queues);
     this.#state = "starting";
     const { threads } = this.#registry;
     try {

@@ -53,6 +53,7 @@ export function createJob(payload: unknown = null): TestJob {
     payload,
     attempt: 2,
     signal: controller.signal,
+    concurrencyKey: undefined,
     correlationId: "order-1",
     headers: { tenant: "acme" },
     enqueuedAt: new Date(0),

@@ -11,6 +11,7 @@ import { withJobs } from "../jobs-connection.ts";
 import type { Output, Paint } from "../output.ts";
 import { shown } from "../output.ts";
 import { parseLimit } from "../page-limit.ts";
+import { addJobsChanges } from "./jobs-changes.ts";
 import { addJobsWatch } from "./jobs-watch.ts";
 
 const paints: Readonly<Record<JobSummary["state"], Paint>> = {
@@ -76,6 +77,7 @@ function linesOf(job: JobRecord): readonly (readonly [string, string])[] {
     ["checkpoint", checkpointWords(job)],
     ["priority", job.priority === 0 ? null : String(job.priority)],
     ["ordering key", job.orderingKey],
+    ["concurrency key", job.concurrencyKey],
     ["correlation id", job.correlationId],
     ["enqueued", instant(job.enqueuedAt)],
     ["started", instant(job.startedAt)],
@@ -111,7 +113,7 @@ function printJob(output: Output, job: JobRecord): void {
   }
 }
 
-/** Retries a failed job, or lets a parked message go: whichever is what keeps it. */
+/** Retries a failed job, or lets go what waits for a time or is parked: whichever keeps it. */
 async function retryOrRelease(
   jobs: Jobs<Client>,
   id: string,
@@ -199,7 +201,7 @@ function addCancel(jobs: CommandUnknownOpts, program: Program): void {
 function addRetry(jobs: CommandUnknownOpts, program: Program): void {
   jobs
     .command("retry <ids...>")
-    .description("run failed jobs again, and let parked messages go")
+    .description("run failed jobs again, and let go at once what waits for a time or is parked")
     .option("--queue <name>", "which, where one id is known in several queues")
     .option("--reason <text>", "kept in the audit log")
     .action(async (ids, options, command) => {
@@ -213,12 +215,13 @@ function addRetry(jobs: CommandUnknownOpts, program: Program): void {
     });
 }
 
-/** `waybill jobs list|show|watch|cancel|retry`. */
+/** `waybill jobs list|show|watch|cancel|retry|edit|priority|delay`. */
 export function addJobsCommand(root: CommandUnknownOpts, program: Program): void {
-  const jobs = root.command("jobs").description("look at jobs, cancel and retry them");
+  const jobs = root.command("jobs").description("look at jobs, change, cancel and retry them");
   addList(jobs, program);
   addShow(jobs, program);
   addJobsWatch(jobs, program);
   addCancel(jobs, program);
   addRetry(jobs, program);
+  addJobsChanges(jobs, program);
 }

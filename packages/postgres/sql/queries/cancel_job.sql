@@ -36,6 +36,30 @@ timers as (
   using cancelled as c
   where c.state = 'cancelled' and t.id = c.id and t.queue = c.queue and t.kind = 'job'
 ),
+-- A job that waits for its turn, or for the retry that its ordering key waits for.
+waiting as (
+  delete from waybill.backlog as b
+  using cancelled as c
+  where c.state = 'cancelled' and b.id = c.id and b.queue = c.queue
+  returning b.id
+),
+unslotted as (
+  delete from waybill.slot as s
+  using cancelled as c
+  where c.state = 'cancelled' and s.id = c.id and s.queue = c.queue and s.waiting
+  returning s.id
+),
+counted_out as (
+  delete from waybill.waiting as w
+  using cancelled as c
+  where c.state = 'cancelled' and w.id = c.id and w.queue = c.queue
+),
+news as (
+  insert into waybill.freed (queue, ended, changed)
+  select c.queue, array(select u.id from unslotted as u), array(select w.id from waiting as w)
+  from cancelled as c
+  where exists (select from unslotted) or exists (select from waiting)
+),
 noted as (
   insert into waybill.audit_log (actor, action, id, queue, detail)
   select n.actor, 'cancel', c.id, c.queue, nullif(n.reason, '')

@@ -1,13 +1,16 @@
 -- Ends a batch of running jobs as succeeded and stores what they gave back. A job that is missing
 -- in the answer is not this attempt's any more.
 --
--- $1 JSON array of {id, queue, token, result, leased}; result is JSON text, or null for none; leased is
--- true where the delivery was acked before, so that a lease is to be deleted
+-- $1 JSON array of {id, queue, token, result, leased, slotted}; result is JSON text, or null for none; leased
+-- is true where the delivery was acked before, so that a lease is to be deleted; slotted of jobs of governed
+-- queues, which give their slot back
 --
 -- Plan: inbox_pkey of one partition a row, timer_pkey of leased ones. Caller: the worker's settlements.
 with done as (
-  select d.id, d.queue, d.token, d.result, d.leased
-  from jsonb_to_recordset($1::jsonb) as d (id uuid, queue text, token bigint, result text, leased boolean)
+  select d.id, d.queue, d.token, d.result, d.leased, d.slotted
+  from jsonb_to_recordset($1::jsonb) as d (
+    id uuid, queue text, token bigint, result text, leased boolean, slotted boolean
+  )
 ),
 completed as (
   update waybill.inbox as i
@@ -18,7 +21,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result, d.leased
+  returning i.id, i.queue, d.result, d.leased, d.slotted, i.finished_at - i.started_at as took
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -37,6 +40,20 @@ unleased as (
     and t.queue = c.queue
     and t.kind = 'job'
     and t.reason = 'lease'
+),
+unslotted as (
+  delete from waybill.slot as s
+  using completed as c
+  where c.slotted
+    and s.id = c.id
+    and s.queue = c.queue
+  returning s.id, s.queue, c.took
+),
+news as (
+  insert into waybill.freed (queue, ended, run_ms)
+  select u.queue, array_agg(u.id), coalesce(sum(extract(epoch from u.took)) * 1000, 0)
+  from unslotted as u
+  group by u.queue
 )
 select c.id::text as id, c.queue
 from completed as c

@@ -7,6 +7,11 @@
 --   terminal        true: dead-letter; false: try again in delay_ms
 --   unspent         true where no handler ran: the attempt is not counted
 --   leased          true where the delivery was acked before: its lease becomes the retry, or goes
+--   slotted         true of a job of a governed queue: it gives its slot back
+--   blocks          true where it keeps its ordering key waiting until its retry has ended
+--   closes          'key' or 'queue': nothing else of that goes either before close_ms have passed
+--   close_ms
+--   concurrency_key of the job, for closes
 --   failure_class, message, stack, fingerprint
 --   type, version, payload, payload_base64, headers, priority, ordering_key, correlation_id,
 --   expires_at, enqueued_at        the envelope
@@ -16,6 +21,7 @@ with failed as (
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
     id uuid, queue text, token bigint, terminal boolean, unspent boolean, leased boolean, delay_ms double precision,
+    slotted boolean, blocks boolean, closes text, close_ms double precision, concurrency_key text,
     failure_class text, message text, stack text, fingerprint text,
     type text, version integer, payload text, payload_base64 boolean, headers jsonb,
     priority integer, ordering_key text, correlation_id text,
@@ -80,6 +86,62 @@ unleased as (
     and t.queue = e.queue
     and t.kind = 'job'
     and t.reason = 'lease'
+),
+waits as (
+  update waybill.slot as s
+  set waiting = true
+  from ended as e
+  where e.slotted
+    and e.blocks
+    and e.state = 'retry_waiting'
+    and s.id = e.id
+    and s.queue = e.queue
+    and s.ordering_key is not null
+  returning s.id, s.queue
+),
+unslotted as (
+  delete from waybill.slot as s
+  using ended as e
+  where e.slotted
+    and s.id = e.id
+    and s.queue = e.queue
+    and not (e.blocks and e.state = 'retry_waiting' and s.ordering_key is not null)
+  returning s.id, s.queue
+),
+news as (
+  insert into waybill.freed (queue, ended, waiting)
+  select
+    u.queue,
+    coalesce(array_agg(u.id) filter (where not u.waits), '{}'),
+    coalesce(array_agg(u.id) filter (where u.waits), '{}')
+  from (
+    select s.id, s.queue, false as waits from unslotted as s
+    union all
+    select s.id, s.queue, true from waits as s
+  ) as u
+  group by u.queue
+),
+closed_queue as (
+  insert into waybill.queue as q (name, closed_until, closed_reason)
+  select e.queue, max(e.ended_at + e.close_ms * interval '1 millisecond'), left(max(e.message), 200)
+  from ended as e
+  where e.closes = 'queue'
+  group by e.queue
+  on conflict (name) do update
+  set closed_until = greatest(q.closed_until, excluded.closed_until),
+      closed_reason = excluded.closed_reason
+),
+closed_key as (
+  insert into waybill.queue_gate as g (queue, kind, name, closed_until, closed_reason)
+  select
+    e.queue, 'key', e.concurrency_key, max(e.ended_at + e.close_ms * interval '1 millisecond'), left(max(e.message), 200)
+  from ended as e
+  where e.closes = 'key' and e.concurrency_key is not null
+  group by e.queue, e.concurrency_key
+  order by e.queue, e.concurrency_key
+  on conflict (queue, kind, name) do update
+  set closed_until = greatest(g.closed_until, excluded.closed_until),
+      closed_reason = excluded.closed_reason
 ),
 buried as (
   insert into waybill.dead_letter as l (

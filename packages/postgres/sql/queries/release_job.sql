@@ -1,5 +1,5 @@
--- Lets parked messages of a job, event or route go at once: those that the broker or the workers
--- refused, and whatever waits for an operator. The lease of a running job has no time either, but it
+-- Lets messages of a job, event or route that wait go at once: delayed ones and retries, those that the
+-- broker or the workers refused, and whatever waits for an operator. The lease of a running job has no time either, but it
 -- is no message that waits: released, it would run the job a second time. One row back for each.
 -- 1: id, 2: queue, or '' for all, 3: actor, 4: reason.
 -- Plan: timer_pkey. Caller: jobs.ts.
@@ -14,7 +14,7 @@ released as (
   where t.id = n.id
     and n.queue in ('', t.queue)
     and t.reason <> 'lease'
-    and (t.fire_at = 'infinity' or t.reason in ('no_handler', 'unroutable', 'nacked', 'refused'))
+    and (t.fire_at = 'infinity' or t.reason in ('delay', 'retry', 'no_handler', 'unroutable', 'nacked', 'refused'))
   returning t.id, t.queue, t.reason
 ),
 noted as (

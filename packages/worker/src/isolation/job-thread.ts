@@ -100,10 +100,31 @@ export class JobThread {
   }
 
   async #post(job: IsolatedInput, port: MessagePort, stop: AbortSignal): Promise<ThreadOutcome> {
-    const { id, name, payload, attempt, correlationId, headers, enqueuedAt, priority, checkpoint } =
-      job;
+    const {
+      id,
+      name,
+      payload,
+      attempt,
+      correlationId,
+      concurrencyKey,
+      headers,
+      enqueuedAt,
+      priority,
+      checkpoint,
+    } = job;
     const task: ThreadTask = {
-      job: { id, name, payload, attempt, correlationId, headers, enqueuedAt, priority, checkpoint },
+      job: {
+        id,
+        name,
+        payload,
+        attempt,
+        correlationId,
+        concurrencyKey,
+        headers,
+        enqueuedAt,
+        priority,
+        checkpoint,
+      },
       port,
     };
     this.#startError = undefined;

@@ -1,0 +1,18 @@
+-- Gives back slots whose job has ended: nothing should ever leave one, and if something does, it must not
+-- hold a limit for ever. One row back for each queue.
+--
+-- Plan: the whole table of slots, inbox_pkey a row. Caller: the relay's governor, now and then.
+with dead as (
+  delete from waybill.slot as s
+  using waybill.inbox as i
+  where i.id = s.id
+    and i.queue = s.queue
+    and i.state in ('succeeded', 'failed', 'cancelled')
+    and i.finished_at < clock_timestamp() - interval '10 seconds'
+  returning s.id, s.queue
+)
+insert into waybill.freed (queue, ended)
+select d.queue, array_agg(d.id)
+from dead as d
+group by d.queue
+returning queue, cardinality(ended) as slots

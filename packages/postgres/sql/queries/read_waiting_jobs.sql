@@ -1,0 +1,9 @@
+-- Rows of the backlog that somebody has changed, as they are now.
+--
+-- $1 JSON array of {id, queue}
+--
+-- Plan: backlog_pkey. Caller: the relay's governor.
+select
+  b.id::text as id, b.queue, b.place::text as place, b.key, b.ordering_key, b.type, b.priority, b.dispatch
+from jsonb_to_recordset(($1::text)::jsonb) as c (id uuid, queue text)
+join waybill.backlog as b on b.id = c.id and b.queue = c.queue

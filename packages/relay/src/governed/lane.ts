@@ -1,0 +1,63 @@
+import type { WaitingJob } from "./waiting-job.ts";
+
+/** Rows of a lane that are kept in memory; the others wait in the backlog. */
+export const laneMax = 1_000;
+/** Rows below which the next ones are fetched. */
+export const laneLow = 100;
+
+/** Jobs that go one after the other. */
+export class Lane {
+  readonly id: string;
+  /** In the order of their places: the first ones of the lane. */
+  readonly jobs: WaitingJob[] = [];
+  /** True where more of them are in the backlog than in memory. */
+  isCut = false;
+  /** Place of the last row that was in memory. */
+  lastPlace = -1;
+  /** Of an ordering key: the job that is dispatched, or waits for its retry. */
+  blockedBy: string | undefined;
+  /** When it last had a turn, or came to have something to do; by the monotonic clock. */
+  sinceMs = 0;
+  /** Its place in a ring, of which there is one at most; an older one is stale. */
+  ticket = 0;
+  isQueued = false;
+  /** Waits until its key is open. */
+  isShut = false;
+
+  constructor(id: string) {
+    this.id = id;
+  }
+
+  get isIdle(): boolean {
+    return this.jobs.length === 0 && !this.isCut && this.blockedBy === undefined;
+  }
+
+  get wantsMore(): boolean {
+    return this.isCut && this.jobs.length < laneLow;
+  }
+
+  /** Adds the job behind the others; false: it stays in the backlog alone for now. */
+  push(job: WaitingJob): boolean {
+    if (this.isCut || this.jobs.length >= laneMax) {
+      this.isCut = true;
+      return false;
+    }
+    this.jobs.push(job);
+    this.lastPlace = Math.max(this.lastPlace, job.place);
+    return true;
+  }
+
+  /** Puts a job where its place is; false: it is behind what is in memory. */
+  insert(job: WaitingJob): boolean {
+    if (this.isCut && job.place > this.lastPlace) return false;
+    const index = this.jobs.findIndex(({ place }) => place > job.place);
+    this.jobs.splice(index === -1 ? this.jobs.length : index, 0, job);
+    this.lastPlace = Math.max(this.lastPlace, job.place);
+    return true;
+  }
+
+  remove(id: string): void {
+    const index = this.jobs.findIndex((job) => job.id === id);
+    if (index !== -1) this.jobs.splice(index, 1);
+  }
+}

@@ -1,0 +1,27 @@
+/** Turnaround of a slot, from the end of one job to the start of the next, in milliseconds. */
+const turnaroundMs = 20;
+/** Dispatched jobs of a queue at most. */
+export const aheadMax = 2_000;
+/** Weight of one job in the moving mean. */
+const weight = 0.02;
+
+/**
+ * How long a queue's jobs run, and from that how many may be dispatched so that no worker waits for the
+ * next one: those that run, and as many more as end within a turnaround.
+ */
+export class Pace {
+  /** Moving mean in milliseconds; short at first, so that the first jobs do not wait for each other. */
+  #runMs = 5;
+
+  ran(totalMs: number, jobs: number): void {
+    const part = 1 - (1 - weight) ** jobs;
+    this.#runMs += part * (totalMs / jobs - this.#runMs);
+  }
+
+  /** Jobs that may be dispatched where so many run at a time. */
+  ahead(running: number): number {
+    if (running === 0) return 0;
+    const more = Math.ceil((running * turnaroundMs) / Math.max(1, this.#runMs));
+    return Math.min(aheadMax, running + more);
+  }
+}

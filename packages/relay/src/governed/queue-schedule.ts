@@ -1,0 +1,342 @@
+/**
+ * One governed queue in the relay's memory: what waits, what has a slot, and who goes next. Pure: time
+ * comes in as an argument, and nothing here reads or writes anything. The database is the truth; after a
+ * takeover all of this is made anew from it.
+ */
+
+import TinyQueue from "tinyqueue";
+import type { BreakerViews } from "./breaker-views.ts";
+import { Lane } from "./lane.ts";
+import type { QueueLimits } from "./limits.ts";
+import { KeyParty, Party, TypeParty } from "./parties.ts";
+import { Rings } from "./rings.ts";
+import { laneIdOf, type SlotRecord, type WaitingJob } from "./waiting-job.ts";
+
+interface Slot {
+  readonly record: SlotRecord;
+  readonly key: KeyParty;
+  readonly type: TypeParty;
+  readonly lane: Lane | undefined;
+  /** True where it was taken again for the retry that its ordering key waited for. */
+  readonly isAgain: boolean;
+  waiting: boolean;
+}
+
+interface Wake {
+  readonly atMs: number;
+  readonly key: KeyParty;
+}
+
+/** See the head of the file. */
+export class QueueSchedule {
+  readonly name: string;
+  readonly #all: Party<QueueLimits>;
+  readonly #breakers: BreakerViews;
+  readonly #keys = new Map<string, KeyParty>();
+  readonly #types = new Map<string, TypeParty>();
+  readonly #lanes = new Map<string, Lane>();
+  readonly #jobs = new Map<string, WaitingJob>();
+  readonly #slots = new Map<string, Slot>();
+  readonly #wakes = new TinyQueue<Wake>([], (a, b) => a.atMs - b.atMs);
+  #rings = this.#newRings();
+  #blocked = 0;
+  /** Slots that may be out, as far as the workers can start what is dispatched. */
+  allowed: number = Infinity;
+
+  constructor(name: string, limits: QueueLimits, breakers: BreakerViews, nowMs: number) {
+    this.name = name;
+    this.#breakers = breakers;
+    this.#all = new Party(limits, nowMs);
+  }
+
+  get limits(): QueueLimits {
+    return this.#all.limits;
+  }
+
+  /** Slots that count. */
+  get running(): number {
+    return this.#slots.size - this.#blocked;
+  }
+
+  /** True where nothing of it waits and nothing is dispatched. */
+  get isEmpty(): boolean {
+    return this.#lanes.size === 0 && this.#slots.size === 0;
+  }
+
+  /** True where jobs wait. */
+  get hasWaiting(): boolean {
+    return this.#lanes.size > 0;
+  }
+
+  /** True where a job of it has a slot, waiting or not. */
+  slotOf(id: string): SlotRecord | undefined {
+    const slot = this.#slots.get(id);
+    return slot && { ...slot.record, waiting: slot.waiting };
+  }
+
+  /** True where it waits, as far as is known here. */
+  awaits(id: string): boolean {
+    return this.#jobs.has(id);
+  }
+
+  /** Takes new limits, at once and for everything. */
+  apply(limits: QueueLimits, nowMs: number): void {
+    this.#all.apply(limits, nowMs);
+    for (const [name, key] of this.#keys) key.apply(limits.ofKey(name), nowMs);
+    for (const [name, type] of this.#types) {
+      for (const breaker of type.breakers) breaker.running -= type.running;
+      type.apply(limits.ofType(name), nowMs);
+      this.#bind(type);
+    }
+    // Keys may have been opened or shut: all lanes look for their places anew.
+    this.#rings = this.#newRings();
+    for (const key of this.#keys.values()) key.shut = [];
+    for (const lane of this.#lanes.values()) {
+      this.#rings.leave(lane);
+      this.#enter(lane, nowMs);
+    }
+  }
+
+  #newRings(): Rings {
+    return new Rings((key, nowMs) => this.#wakeAtItsTime(key, nowMs));
+  }
+
+  #wakeAtItsTime(key: KeyParty, nowMs: number): void {
+    const atMs = key.opensAtMs(nowMs);
+    if (key.wakes || atMs === undefined) return;
+    key.wakes = true;
+    this.#wakes.push({ atMs, key });
+  }
+
+  #bind(type: TypeParty): void {
+    type.breakers = type.limits.dependsOn.map((name) => this.#breakers.of(name));
+    for (const breaker of type.breakers) breaker.running += type.running;
+  }
+
+  #keyOf(name: string, nowMs: number): KeyParty {
+    let key = this.#keys.get(name);
+    if (key === undefined) {
+      key = new KeyParty(name, this.limits.ofKey(name), nowMs);
+      this.#keys.set(name, key);
+    }
+    return key;
+  }
+
+  #typeOf(name: string, nowMs: number): TypeParty {
+    let type = this.#types.get(name);
+    if (type === undefined) {
+      type = new TypeParty(this.limits.ofType(name), nowMs);
+      this.#bind(type);
+      this.#types.set(name, type);
+    }
+    return type;
+  }
+
+  #laneOf(job: Pick<WaitingJob, "orderingKey" | "priority" | "type" | "key">): Lane {
+    const id = laneIdOf(job);
+    let lane = this.#lanes.get(id);
+    if (lane === undefined) {
+      lane = new Lane(id);
+      this.#lanes.set(id, lane);
+    }
+    return lane;
+  }
+
+  /** Lets a lane wait for its turn, if it has something to do. */
+  #enter(lane: Lane, nowMs: number): void {
+    const [first] = lane.jobs;
+    if (first === undefined || lane.blockedBy !== undefined || lane.isQueued) {
+      if (lane.isIdle) this.#lanes.delete(lane.id);
+      return;
+    }
+    this.#rings.enter(lane, this.#keyOf(first.key, nowMs), this.#typeOf(first.type, nowMs), nowMs);
+  }
+
+  /** Adds a job that is new, or whose retry has come, in the order of reading. */
+  add(job: WaitingJob, nowMs: number): void {
+    const slot = this.#slots.get(job.id);
+    if (this.#jobs.has(job.id) || slot?.waiting === false) return;
+    const lane = slot?.lane ?? this.#laneOf(job);
+    if (slot === undefined) {
+      if (lane.push(job)) this.#jobs.set(job.id, job);
+    } else {
+      // The head of its ordering key: it goes before all that wait for it.
+      this.#rings.leave(lane);
+      lane.jobs.unshift(job);
+      lane.blockedBy = undefined;
+      this.#jobs.set(job.id, job);
+    }
+    this.#enter(lane, nowMs);
+  }
+
+  /** Adds a row of the backlog at its place, whatever was known of it before; null: it is gone. */
+  change(id: string, job: WaitingJob | null, nowMs: number): void {
+    const old = this.#jobs.get(id);
+    if (old !== undefined) this.#forget(old, nowMs);
+    if (job === null) return;
+    if (this.#slots.has(id)) {
+      this.add(job, nowMs);
+      return;
+    }
+    const lane = this.#laneOf(job);
+    // One that is put before the first changes what the lane waits with.
+    this.#rings.leave(lane);
+    if (lane.insert(job)) this.#jobs.set(id, job);
+    this.#enter(lane, nowMs);
+  }
+
+  #forget(job: WaitingJob, nowMs: number): void {
+    this.#jobs.delete(job.id);
+    const lane = this.#lanes.get(laneIdOf(job));
+    if (lane === undefined) return;
+    lane.remove(job.id);
+    this.#rings.leave(lane);
+    // Of a head whose retry had come: its slot blocks its key again.
+    if (this.#slots.get(job.id)?.waiting === true) lane.blockedBy = job.id;
+    this.#enter(lane, nowMs);
+  }
+
+  /** Lanes of which more is to be fetched, with the place behind which. */
+  cutLanes(): readonly { readonly lane: string; readonly after: number }[] {
+    const found: { lane: string; after: number }[] = [];
+    for (const lane of this.#lanes.values()) {
+      if (lane.wantsMore) found.push({ lane: lane.id, after: lane.lastPlace });
+    }
+    return found;
+  }
+
+  /** Adds the next rows of a lane; `isAll`: there are no more. */
+  refill(laneId: string, jobs: readonly WaitingJob[], isAll: boolean, nowMs: number): void {
+    const [first] = jobs;
+    const lane = this.#lanes.get(laneId) ?? (first && this.#laneOf(first));
+    if (lane === undefined) return;
+    lane.isCut = false;
+    for (const job of jobs) this.add(job, nowMs);
+    lane.isCut = !isAll;
+    this.#enter(lane, nowMs);
+  }
+
+  /** A slot that is there at the start of a term. */
+  restore(record: SlotRecord, nowMs: number): void {
+    this.#occupy(record, nowMs);
+    if (record.waiting) this.#wait(record.id);
+  }
+
+  #occupy(record: SlotRecord, nowMs: number): void {
+    const known = this.#slots.get(record.id);
+    const key = known?.key ?? this.#keyOf(record.key, nowMs);
+    const type = known?.type ?? this.#typeOf(record.type, nowMs);
+    const lane = record.orderingKey === null ? undefined : this.#laneOf(record);
+    if (lane !== undefined) lane.blockedBy = record.id;
+    if (known !== undefined) this.#blocked -= 1;
+    const isAgain = known !== undefined;
+    this.#slots.set(record.id, { record, key, type, lane, isAgain, waiting: false });
+    for (const party of [this.#all, key, type]) party.start();
+  }
+
+  #wait(id: string): void {
+    const slot = this.#slots.get(id);
+    if (slot === undefined || slot.waiting) return;
+    slot.waiting = true;
+    this.#blocked += 1;
+    for (const party of [this.#all, slot.key, slot.type]) party.stop();
+  }
+
+  /** The job's slot is gone. */
+  ended(id: string, nowMs: number): void {
+    const slot = this.#slots.get(id);
+    if (slot === undefined) return;
+    this.#slots.delete(id);
+    if (slot.waiting) this.#blocked -= 1;
+    else for (const party of [this.#all, slot.key, slot.type]) party.stop();
+    if (slot.lane?.blockedBy === id) {
+      slot.lane.blockedBy = undefined;
+      this.#enter(slot.lane, nowMs);
+    }
+    this.#reopen(slot.key, nowMs);
+  }
+
+  /** The job keeps its slot while it waits for its retry, and blocks its ordering key. */
+  waits(id: string, nowMs: number): void {
+    const slot = this.#slots.get(id);
+    if (slot === undefined) return;
+    this.#wait(id);
+    this.#reopen(slot.key, nowMs);
+  }
+
+  /** Lets the lanes of a key wait for their turns again, as soon as it is open. */
+  #reopen(key: KeyParty, nowMs: number): void {
+    if (key.isOpen(nowMs)) {
+      for (const lane of key.shut.splice(0)) {
+        lane.isShut = false;
+        if (this.#lanes.get(lane.id) === lane) this.#enter(lane, nowMs);
+      }
+    } else if (key.shut.length > 0) {
+      this.#wakeAtItsTime(key, nowMs);
+    }
+  }
+
+  /** The job that goes next, with its slot; undefined: none may. */
+  pick(nowMs: number): WaitingJob | undefined {
+    for (let wake = this.#wakes.peek(); wake !== undefined && wake.atMs <= nowMs;) {
+      this.#wakes.pop();
+      wake.key.wakes = false;
+      this.#reopen(wake.key, nowMs);
+      wake = this.#wakes.peek();
+    }
+    if (this.running >= this.allowed || !this.#isOpen(nowMs)) return undefined;
+    const turn = this.#rings.next(nowMs, this.limits.agingMs);
+    if (turn === undefined) return undefined;
+    turn.take();
+    const job = turn.lane.jobs.shift();
+    if (job === undefined) throw new RangeError(`lane ${turn.lane.id} had a turn and no job`);
+    this.#jobs.delete(job.id);
+    this.#occupy({ ...job, waiting: false }, nowMs);
+    this.#enter(turn.lane, nowMs);
+    return job;
+  }
+
+  /** The workers' shares keep the queue's own limit; what is dispatched may be more. */
+  #isOpen(nowMs: number): boolean {
+    const { closedUntilMs } = this.limits;
+    const { bucket } = this.#all;
+    return nowMs >= closedUntilMs && (bucket === undefined || bucket.has(nowMs));
+  }
+
+  /** Takes back a pick: nothing was written. `keep`: it waits on at its place; else it is forgotten. */
+  unpick(job: WaitingJob, keep: boolean, nowMs: number): void {
+    const slot = this.#slots.get(job.id);
+    if (slot === undefined) return;
+    const lane = slot.lane ?? this.#laneOf(job);
+    for (const { bucket } of [this.#all, slot.key, slot.type]) bucket?.giveBack();
+    // A head whose retry had come waits for it again; any other has no slot.
+    if (slot.isAgain) this.waits(job.id, nowMs);
+    else this.ended(job.id, nowMs);
+    if (!keep) return;
+    this.#lanes.set(lane.id, lane);
+    this.#rings.leave(lane);
+    lane.blockedBy = undefined;
+    lane.jobs.unshift(job);
+    this.#jobs.set(job.id, job);
+    this.#enter(lane, nowMs);
+  }
+
+  /** When the clock alone lets something go; Infinity: never. */
+  opensAtMs(nowMs: number): number {
+    if (this.#lanes.size === 0 || this.limits.closedUntilMs === Infinity) return Infinity;
+    if (!this.#isOpen(nowMs)) {
+      return Math.max(this.limits.closedUntilMs, this.#all.bucket?.readyAtMs(nowMs) ?? 0);
+    }
+    return Math.min(this.#wakes.peek()?.atMs ?? Infinity, this.#rings.opensAtMs(nowMs));
+  }
+
+  /** Forgets keys and types that have nothing left to count. */
+  tidy(nowMs: number): void {
+    const withWork = new Set([...this.#lanes.values()].map(({ jobs }) => jobs[0]?.key));
+    for (const { key } of this.#slots.values()) withWork.add(key.name);
+    for (const [name, key] of this.#keys) {
+      const isUsed = withWork.has(name) || key.wakes || key.bucket?.isFull(nowMs) === false;
+      if (!isUsed) this.#keys.delete(name);
+    }
+  }
+}
