@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "caea34f1f4aab83bf96c77cb7bec6b57126cd7a632a25c53feeedc9abc13b609",
+    hash: "30d9818dc8bbce4257732e9a0c73dcdbb15b61270439f8654bf486c40096b6a9",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1535,8 +1535,9 @@ comment on column waybill.queue.closed_until is 'Nothing is dispatched before: a
 comment on column waybill.queue.closed_reason is 'What that handler said.';
 comment on column waybill.queue.changed_at is 'When the row was last changed.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger queue_changed after insert or update or delete on waybill.queue
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- What is said of single job types and keys at run time.
 create table waybill.queue_gate (
@@ -1565,7 +1566,7 @@ comment on column waybill.queue_gate.closed_until is 'Nothing of it is dispatche
 comment on column waybill.queue_gate.closed_reason is 'What that handler said.';
 
 create trigger queue_gate_changed after insert or update or delete on waybill.queue_gate
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- Jobs of governed queues that wait for their turn. The payload stays in the outbox.
 create table waybill.backlog (
@@ -1713,7 +1714,6 @@ comment on column waybill.dependency.probe_at is 'When the next probe may go; nu
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
--- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
 for each row execute function waybill.raise_flow_revision();
 
@@ -2672,6 +2672,7 @@ export type QueryName =
   | "check_outbox"
   | "check_outbox_partition"
   | "check_partitions"
+  | "check_pauses"
   | "check_relay"
   | "check_server"
   | "check_stale_jobs"
@@ -3043,6 +3044,29 @@ join pg_catalog.pg_class as child on child.oid = i.inhrelid
 join pg_catalog.pg_class as parent on parent.oid = i.inhparent
 where i.inhparent in ('waybill.outbox'::regclass, 'waybill.inbox'::regclass)
 order by parent.relname, child.relname`,
+  check_pauses: `select
+  q.name as queue,
+  null as kind,
+  null as name,
+  ((extract(epoch from clock_timestamp() - q.paused_at) * 1000)::bigint)::text as paused,
+  q.paused_by as pauser,
+  ((extract(epoch from q.closed_until - clock_timestamp()) * 1000)::bigint)::text as closed
+from waybill.queue as q
+where q.paused_at is not null
+  or q.closed_until > clock_timestamp()
+union all
+select
+  g.queue,
+  g.kind,
+  g.name,
+  ((extract(epoch from clock_timestamp() - g.paused_at) * 1000)::bigint)::text,
+  g.paused_by,
+  ((extract(epoch from g.closed_until - clock_timestamp()) * 1000)::bigint)::text
+from waybill.queue_gate as g
+where g.paused_at is not null
+  or g.closed_until > clock_timestamp()
+order by queue, kind nulls first, name
+limit 1000`,
   check_relay: `select
   coalesce(r.holder_name, r.holder::text) as holder,
   (r.lease_until is not null and r.lease_until > clock_timestamp())::text as held,
@@ -3321,9 +3345,9 @@ news as (
 select c.token::text as token
 from completed as c`,
   complete_jobs: `with done as (
-  select d.id, d.queue, d.token, d.result, d.leased, d.slotted
+  select d.id, d.queue, d.token, d.result, d.leased, d.slotted, d.ran
   from jsonb_to_recordset($1::jsonb) as d (
-    id uuid, queue text, token bigint, result text, leased boolean, slotted boolean
+    id uuid, queue text, token bigint, result text, leased boolean, slotted boolean, ran double precision
   )
 ),
 completed as (
@@ -3335,7 +3359,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result, d.leased, d.slotted, i.finished_at - i.started_at as took
+  returning i.id, i.queue, d.result, d.leased, d.slotted, d.ran
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -3359,13 +3383,13 @@ unslotted as (
   delete from waybill.slot as s
   using completed as c
   where c.slotted
-    and s.id = c.id
+    and s.id = any (array[c.id])
     and s.queue = c.queue
-  returning s.id, s.queue, c.took
+  returning s.id, s.queue, c.ran
 ),
 news as (
   insert into waybill.freed (queue, ended, run_ms)
-  select u.queue, array_agg(u.id), coalesce(sum(extract(epoch from u.took)) * 1000, 0)
+  select u.queue, array_agg(u.id), coalesce(sum(u.ran), 0)
   from unslotted as u
   group by u.queue
 )
@@ -3530,7 +3554,7 @@ kept as (
 free as materialized (
   select b.id, b.queue
   from jsonb_to_recordset(($4::text)::jsonb) as r (i uuid, q text)
-  join waybill.backlog as b on b.id = r.i and b.queue = r.q
+  join waybill.backlog as b on b.id = any (array[r.i]) and b.queue is not distinct from r.q
   left join lateral (
     select s.id from waybill.slot as s where s.id = b.id and s.queue = b.queue for update skip locked
   ) as own on true
@@ -3542,7 +3566,7 @@ free as materialized (
 taken as (
   delete from waybill.backlog as b
   using free as f
-  where b.id = f.id and b.queue = f.queue
+  where b.id = any (array[f.id]) and b.queue is not distinct from f.queue
   returning b.id, b.queue, b.place, b.key, b.ordering_key, b.type, b.priority, b.dispatch, b.enqueued_at, b.payload
 ),
 slotted as (
@@ -3562,20 +3586,20 @@ slotted as (
   returning s.id, s.queue
 ),
 counted as materialized (
-  select w.queue, w.key, w.n
+  select w.id, w.queue
   from slotted as s
-  join waybill.waiting as w on w.id = s.id and w.queue = s.queue
+  join waybill.waiting as w on w.id = any (array[s.id]) and w.queue is not distinct from s.queue
   for update of w skip locked
 ),
 counted_out as (
   delete from waybill.waiting as w
   using counted as c
-  where w.queue = c.queue and w.key = c.key and w.n = c.n
+  where w.id = any (array[c.id]) and w.queue is not distinct from c.queue
 ),
 again as materialized (
   select s.id, s.queue, r.d
   from jsonb_to_recordset(($5::text)::jsonb) as r (i uuid, q text, d integer)
-  join waybill.slot as s on s.id = r.i and s.queue = r.q
+  join waybill.slot as s on s.id = any (array[r.i]) and s.queue = r.q
   cross join settings as c
   where not s.waiting
   for update of s skip locked
@@ -3585,7 +3609,7 @@ renewed as (
   set dispatch = greatest(s.dispatch, a.d),
       dispatched_at = clock_timestamp()
   from again as a
-  where s.id = a.id and s.queue = a.queue
+  where s.id = any (array[a.id]) and s.queue = a.queue
   returning s.id, s.queue, s.dispatch
 ),
 refused as materialized (
@@ -3597,12 +3621,12 @@ waits as (
   update waybill.slot as s
   set waiting = true
   from refused as r
-  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is not null
+  where s.id = any (array[r.i]) and s.queue = r.q and s.dispatch = r.d and s.ordering_key is not null
 ),
 returned as (
   delete from waybill.slot as s
   using refused as r
-  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is null
+  where s.id = any (array[r.i]) and s.queue = r.q and s.dispatch = r.d and s.ordering_key is null
 ),
 sent as materialized (
   select t.id, t.queue, t.dispatch, t.payload from taken as t
