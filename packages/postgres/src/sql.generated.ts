@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "30d9818dc8bbce4257732e9a0c73dcdbb15b61270439f8654bf486c40096b6a9",
+    hash: "96b3cf43995651d58363b52820b146e76de42d4edcdeef682ef7bf5261f3db35",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1579,6 +1579,7 @@ create table waybill.backlog (
   priority integer not null default 0,
   dispatch integer not null default 1,
   payload text,
+  changed xid8,
   enqueued_at timestamptz not null,
   lane text not null generated always as (
     case
@@ -1602,6 +1603,7 @@ comment on column waybill.backlog.type is 'Job name.';
 comment on column waybill.backlog.priority is 'Integer, higher first.';
 comment on column waybill.backlog.dispatch is 'Dispatch that it becomes.';
 comment on column waybill.backlog.payload is 'Of a job that was edited while it waited: its payload, so that a dispatch at the same time sends it; else null.';
+comment on column waybill.backlog.changed is 'Transaction that edited or replaced the job while it waited: a dispatch that does not see it all yet leaves the job for a later round.';
 comment on column waybill.backlog.enqueued_at is 'When the job was first written.';
 comment on column waybill.backlog.lane is 'Jobs of one lane go in the order of their places: those of an ordering key, or of one priority, type and key.';
 
@@ -2050,7 +2052,7 @@ $$;
   {
     version: 10,
     name: "pending_jobs",
-    hash: "863b78c7306f83d2317837f2c67c88c46afea66f89ac097cc2124a9a4e66b370",
+    hash: "3384fdf29487fd479523cec2bc84a9f692af6f87239d382c257c906064ee0ff3",
     text: `-- Jobs that wait for their time or their turn: keys that are free once their job has started, and waiting
 -- jobs that a later enqueue gives another content.
 
@@ -2154,6 +2156,7 @@ begin
   -- read the rest of the envelope already.
   update waybill.backlog as b
   set payload = new_payload,
+      changed = pg_current_xact_id(),
       priority = coalesce(new_priority, 0)
   where b.id = job_id
     and b.queue = new_queue
@@ -3559,8 +3562,11 @@ free as materialized (
     select s.id from waybill.slot as s where s.id = b.id and s.queue = b.queue for update skip locked
   ) as own on true
   cross join settings as c
-  where own.id is not null
-    or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+  where (
+      own.id is not null
+      or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+    )
+    and (b.changed is null or pg_visible_in_snapshot(b.changed, pg_current_snapshot()))
   for update of b skip locked
 ),
 taken as (
@@ -3677,7 +3683,8 @@ timed as (
 ),
 waiting as (
   update waybill.backlog as b
-  set payload = n.payload
+  set payload = n.payload,
+      changed = pg_current_xact_id()
   from input as n
   where b.id = n.id
     and b.queue = n.queue

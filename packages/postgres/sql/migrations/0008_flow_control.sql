@@ -109,6 +109,7 @@ create table waybill.backlog (
   priority integer not null default 0,
   dispatch integer not null default 1,
   payload text,
+  changed xid8,
   enqueued_at timestamptz not null,
   lane text not null generated always as (
     case
@@ -132,6 +133,7 @@ comment on column waybill.backlog.type is 'Job name.';
 comment on column waybill.backlog.priority is 'Integer, higher first.';
 comment on column waybill.backlog.dispatch is 'Dispatch that it becomes.';
 comment on column waybill.backlog.payload is 'Of a job that was edited while it waited: its payload, so that a dispatch at the same time sends it; else null.';
+comment on column waybill.backlog.changed is 'Transaction that edited or replaced the job while it waited: a dispatch that does not see it all yet leaves the job for a later round.';
 comment on column waybill.backlog.enqueued_at is 'When the job was first written.';
 comment on column waybill.backlog.lane is 'Jobs of one lane go in the order of their places: those of an ordering key, or of one priority, type and key.';
 
