@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 
-import { type ErrorCode, WaybillError } from "@waybill/core";
+import { type ErrorCode, QueueFullError, WaybillError } from "@waybill/core";
 import { sqlStateOf } from "@waybill/postgres";
 
 import { type Bench, note } from "./bench.ts";
@@ -298,6 +298,32 @@ export const conformance: readonly Case[] = [
         [true, false, false, true],
       );
       assert.deepEqual(await payloads(), ["first", "fourth", "fifth"]);
+    },
+  ],
+  [
+    "a full queue is refused by its name, key and maximum",
+    async ({ layer, outbox, payloads, rows }) => {
+      const options = { concurrencyKey: 'it\'s "quoted", a \\ and $1 or ? or :name 🚚' };
+      await rows(
+        `insert into waybill.queue (name, declared) values ('notes', '{"maxWaiting": {"perKey": 1}}')`,
+      );
+      try {
+        await layer.database.transaction((tx) => outbox.enqueue(tx, note, "first", options));
+
+        await assert.rejects(
+          layer.database.transaction((tx) => outbox.enqueue(tx, note, "second", options)),
+          (error) =>
+            error instanceof QueueFullError &&
+            error.queue === "notes" &&
+            error.key === options.concurrencyKey &&
+            error.max === 1,
+        );
+      } finally {
+        await rows("delete from waybill.queue");
+        await rows("delete from waybill.waiting");
+      }
+
+      assert.deepEqual(await payloads(), ["first"]);
     },
   ],
   [

@@ -1,4 +1,5 @@
 import { defineJob } from "@waybill/core";
+import { statementsFor } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { anyJob, setInbox, startApplication } from "./application.ts";
@@ -57,6 +58,67 @@ test("a key until the end is taken while its job waits or runs, and free once it
   }
 });
 
+test("a key until the start is taken until its job is claimed, and free while it runs or waits for a retry", async () => {
+  await using app = await startApplication();
+  const options = { ...key, idempotencyMode: "until_start" } as const;
+  const enqueue = (delayMs?: number): Promise<{ jobId: string; deduplicated: boolean }> =>
+    app.database.transaction((tx) => app.outbox.enqueue(tx, anyJob, 1, { ...options, delayMs }));
+  const first = await enqueue(60_000);
+  expect(await enqueue()).toEqual({ jobId: first.jobId, deduplicated: true });
+  await app.pool.query("update waybill.timer set fire_at = now()");
+  await app.pool.query(statementsFor().fire_timers.text, [1]);
+
+  for (const state of ["running", "retry_waiting", "succeeded", "failed", "cancelled"]) {
+    const before = await enqueue();
+    expect(await enqueue()).toEqual({ jobId: before.jobId, deduplicated: true });
+    await setInbox(app, before.jobId, state);
+    const after = await enqueue();
+    expect(after.deduplicated).toBe(false);
+    expect(after.jobId).not.toBe(before.jobId);
+  }
+});
+
+test("a key until the start of an event or route is free once it is published", async () => {
+  await using app = await startApplication();
+  const options = {
+    ...key,
+    idempotencyMode: "until_start",
+    route: { exchange: "e", routingKey: "k" },
+  } as const;
+  const enqueue = (): Promise<{ jobId: string; deduplicated: boolean }> =>
+    app.database.transaction((tx) => app.outbox.enqueue(tx, anyJob, 1, options));
+  const first = await enqueue();
+  expect(await enqueue()).toEqual({ jobId: first.jobId, deduplicated: true });
+
+  await app.pool.query("update waybill.relay set snapshot = pg_current_snapshot()");
+
+  expect((await enqueue()).deduplicated).toBe(false);
+});
+
+test("of keys without a time, the pruner deletes those that are free", async () => {
+  await using app = await startApplication();
+  for (const mode of ["until_start", "until_end"] as const) {
+    for (const state of ["queued", "running", "failed"]) {
+      const { jobId } = await app.database.transaction((tx) =>
+        app.outbox.enqueue(tx, anyJob, 1, {
+          idempotencyKey: `${mode} ${state}`,
+          idempotencyMode: mode,
+        }),
+      );
+      if (state !== "queued") await setInbox(app, jobId, state);
+    }
+  }
+
+  await app.pool.query(statementsFor().prune_idempotency_keys.text, [100]);
+
+  const left = await app.db.rows<{ key: string }>("select key from waybill.idempotency_key");
+  expect(left.map((row) => row.key).toSorted()).toEqual([
+    "until_end queued",
+    "until_end running",
+    "until_start queued",
+  ]);
+});
+
 test("a delayed job holds its key until the end as well", async () => {
   await using app = await startApplication();
   const options = { ...key, idempotencyMode: "until_end", delayMs: 60_000 } as const;
@@ -68,7 +130,7 @@ test("a delayed job holds its key until the end as well", async () => {
   expect(await app.count("waybill.timer")).toBe(1);
 });
 
-test.each(["for_a_time", "until_end"] as const)(
+test.each(["for_a_time", "until_start", "until_end"] as const)(
   "callers that race for a key in mode %s enqueue one job and agree on it",
   async (idempotencyMode) => {
     await using app = await startApplication();

@@ -1,10 +1,12 @@
 import { userInfo } from "node:os";
 import type { Logger } from "@waybill/core";
 import {
+  createDependencies,
   createJobs,
   createQueues,
   createWorkers,
   type Database,
+  type Dependencies,
   type Jobs,
   pgDatabase,
   pgExecutor,
@@ -112,6 +114,20 @@ export async function withWorkers<T>(
   return await withDatabase(databaseUrl, async (client) => {
     await requireSchemaVersion(client, schema);
     return await work(createWorkers({ database: databaseOn(client), schema, actor: actorName() }));
+  });
+}
+
+/** Runs `work` with the dependencies of a schema. */
+export async function withDependencies<T>(
+  settings: StoreSettings,
+  work: (dependencies: Dependencies<Client>) => Promise<T>,
+): Promise<T> {
+  const { databaseUrl, schema } = settings;
+  return await withDatabase(databaseUrl, async (client) => {
+    await requireSchemaVersion(client, schema);
+    return await work(
+      createDependencies({ database: databaseOn(client), schema, actor: actorName() }),
+    );
   });
 }
 

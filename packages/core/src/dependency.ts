@@ -22,7 +22,8 @@ export interface DependencySettings {
   readonly minimum?: number | undefined;
   /**
    * Failure classes that count as failures of the dependency; attempts that fail with another one count
-   * as if it had worked.
+   * as if it had worked, and those that did not run (`crashed`, `expired`, `no_handler`, `undecodable`)
+   * not at all.
    * @default ["transient", "rate_limited", "timeout"]
    */
   readonly classes?: readonly FailureClass[] | undefined;
@@ -95,4 +96,11 @@ export function defineDependency<const Name extends string>(
     definition,
   );
   return Object.freeze({ name: definition.name, settings: Object.freeze(settings) });
+}
+
+/** True for what {@link defineDependency} made, of any copy of this package. */
+export function isDependency(value: unknown): value is DependencyDefinition {
+  if (typeof value !== "object" || value === null) return false;
+  const { name, settings } = value as Partial<DependencyDefinition>;
+  return typeof settings === "object" && dependencyOptions.safeParse({ ...settings, name }).success;
 }

@@ -33,6 +33,7 @@ export const errorCodes = [
   "WAYBILL_NOT_IN_TRANSACTION",
   "WAYBILL_PAYLOAD_INVALID",
   "WAYBILL_PAYLOAD_UNAVAILABLE",
+  "WAYBILL_QUEUE_FULL",
   "WAYBILL_RETRY_AFTER",
   "WAYBILL_SCHEMA_VERSION",
   "WAYBILL_TRANSACTION_MISUSED",
@@ -144,6 +145,30 @@ export class NotInTransactionError extends WaybillError {
         `without your data, or your data without the job. ` +
         `Pass the transaction object of your data layer, or { autocommit: true } if there is no other write.`,
     );
+  }
+}
+
+/**
+ * As many jobs wait as the queue, or the concurrency key in it, may hold. Nothing was written; the
+ * statement has failed, so the caller's transaction goes on only from a savepoint.
+ */
+export class QueueFullError extends WaybillError {
+  readonly code = "WAYBILL_QUEUE_FULL";
+  readonly queue: string;
+  /** The key that is full; undefined where the queue is. */
+  readonly key: string | undefined;
+  /** How many jobs may wait. */
+  readonly max: number;
+
+  constructor(queue: string, key: string | undefined, max: number, options?: ErrorOptions) {
+    super(
+      `Cannot enqueue into queue "${queue}": ${max} jobs ${key === undefined ? "" : `of key "${key}" `}wait ` +
+        `in it, which is its maximum. Roll back and try again later, or raise maxWaiting of the queue.`,
+      options,
+    );
+    this.queue = queue;
+    this.key = key;
+    this.max = max;
   }
 }
 

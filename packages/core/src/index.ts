@@ -48,6 +48,7 @@ export {
   NotInTransactionError,
   PayloadError,
   PayloadUnavailableError,
+  QueueFullError,
   PublishError,
   type PublishErrorReason,
   RetryAfterError,
@@ -62,6 +63,7 @@ export {
   defineDependency,
   type DependencyDefinition,
   type DependencySettings,
+  isDependency,
   type ResolvedDependencySettings,
 } from "./dependency.ts";
 export { defineEvent, type EventDefinition } from "./event.ts";

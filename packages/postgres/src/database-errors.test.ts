@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
+import { operatingError, queueFullError, sqlStateOf, unavailableError } from "./database-errors.ts";
 
 test.each([
   ["pg and postgres.js", { code: "40001" }],
@@ -47,4 +47,44 @@ test.each([
   [{ code: "42883" }, "WAYBILL_SCHEMA_VERSION"],
 ])("%j is an operator's to act on: %s", (error, code) => {
   expect(operatingError("enqueue", "waybill", error)).toMatchObject({ code, cause: error });
+});
+
+test("a full queue is read from the error of any layer, whatever its key is", () => {
+  const key = 'a "b" \\ } {"max": 9}';
+  const message = `waybill.enqueue: the queue is full: {"key": ${JSON.stringify(key)}, "max": 5, "queue": "q"}`;
+  const wrapped = {
+    code: "P2010",
+    message: "x",
+    meta: { driverAdapterError: { cause: { originalCode: "WB001", originalMessage: message } } },
+  };
+
+  for (const error of [
+    { code: "WB001", message },
+    { message: "Failed query", cause: { code: "WB001", message } },
+    wrapped,
+  ]) {
+    expect(queueFullError(error)).toMatchObject({ queue: "q", key, max: 5, cause: error });
+  }
+  expect(
+    queueFullError({
+      code: "WB001",
+      message: message.replace(/\{.*, "max"/, '{"key": null, "max"'),
+    }),
+  ).toMatchObject({
+    key: undefined,
+    max: 5,
+  });
+});
+
+test("no other error is a full queue", () => {
+  const message = 'the queue is full: {"key": null, "max": 5, "queue": "q"}';
+
+  for (const error of [
+    undefined,
+    "x",
+    { code: "23505", message },
+    { code: "WB001", message: "x" },
+  ]) {
+    expect(queueFullError(error)).toBeUndefined();
+  }
 });

@@ -1,4 +1,4 @@
-import { DatabaseUnavailableError, SchemaVersionError } from "@waybill/core";
+import { DatabaseUnavailableError, QueueFullError, SchemaVersionError } from "@waybill/core";
 import { migrations } from "./sql.generated.ts";
 
 /** Fields under which the data layers keep the driver's error. */
@@ -72,6 +72,35 @@ export function unavailableError(
     `Cannot ${action}: PostgreSQL cannot be reached (${code}). Check host and port in the URL, and that the server runs.`,
     { cause: error },
   );
+}
+
+/** What waybill.enqueue says of a full queue, in PostgreSQL's own text of a jsonb object. */
+const fullQueue =
+  /the queue is full: (\{"key": (?:null|"(?:[^"\\]|\\.)*"), "max": \d+, "queue": "[^"]*"\})/;
+
+/** The first text of an error, or of those it wraps, that says which queue is full. */
+function fullQueueOf(error: unknown, depth: number): string | undefined {
+  if (typeof error === "string") return fullQueue.exec(error)?.[1];
+  if (typeof error !== "object" || error === null || depth > 5) return undefined;
+  const record = error as Record<string, unknown>;
+  for (const field of ["message", "originalMessage", ...wrappers]) {
+    const found = fullQueueOf(record[field], depth + 1);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/** The refusal of a full queue, whatever data layer the error came through; undefined for any other. */
+export function queueFullError(error: unknown): QueueFullError | undefined {
+  if (sqlStateOf(error) !== "WB001") return undefined;
+  const text = fullQueueOf(error, 0);
+  if (text === undefined) return undefined;
+  const { queue, key, max } = JSON.parse(text) as {
+    readonly queue: string;
+    readonly key: string | null;
+    readonly max: number;
+  };
+  return new QueueFullError(queue, key ?? undefined, max, { cause: error });
 }
 
 /** As {@link unavailableError}, and a missing schema, table or function as SchemaVersionError. */

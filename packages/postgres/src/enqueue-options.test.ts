@@ -87,3 +87,40 @@ test("an event of the end is accepted of a job in a queue, and no event is accep
     );
   }
 });
+
+test.each([
+  [{ debounceMs: 1 }, /debounceMs: needs an idempotencyKey/],
+  [{ debounceMaxMs: 1 }, /debounceMaxMs: has no meaning without debounceMs/],
+  [{ debounceMs: 0, idempotencyKey: "k" }, /debounceMs: must be an integer from 1/],
+  [{ debounceMs: 2, debounceMaxMs: 1, idempotencyKey: "k" }, /debounceMaxMs: must be at least/],
+  [
+    { debounceMs: 1, idempotencyKey: "k", delayMs: 1, runAt: new Date() },
+    /runAt: cannot be given together with debounceMs\n.*delayMs: cannot be given together with debounceMs/,
+  ],
+  [
+    { debounceMs: 1, idempotencyKey: "k", idempotencyMode: "until_end" } as const,
+    /idempotencyMode: must be "until_start" with debounceMs/,
+  ],
+  [
+    { debounceMs: 1, idempotencyKey: "k", idempotencyTtlMs: 5 },
+    /idempotencyTtlMs: has no meaning with mode "until_start"/,
+  ],
+  [
+    { idempotencyKey: "k", idempotencyMode: "until_start", idempotencyTtlMs: 5 } as const,
+    /idempotencyTtlMs: has no meaning with mode "until_start"/,
+  ],
+])("%j contradicts itself, and is refused by name", (options, message) => {
+  expect(() => checkEnqueueOptions("job", options)).toThrow(message);
+});
+
+test("a debounced enqueue is accepted with its key, and travels with its times", () => {
+  const options = {
+    debounceMs: 5,
+    debounceMaxMs: 5,
+    idempotencyKey: "k",
+    idempotencyMode: "until_start",
+  } as const;
+
+  expect(() => checkEnqueueOptions("job", options)).not.toThrow();
+  expect(rowOfOptions(options)).toMatchObject({ debounce_ms: 5, debounce_max_ms: 5 });
+});

@@ -9,7 +9,7 @@ import {
 } from "@waybill/core";
 
 /** How long an idempotency key stands for its job. */
-export type IdempotencyMode = "for_a_time" | "until_end";
+export type IdempotencyMode = "for_a_time" | "until_start" | "until_end";
 
 /** Options of one enqueue. */
 export interface EnqueueOptions {
@@ -22,9 +22,9 @@ export interface EnqueueOptions {
    */
   readonly idempotencyKey?: string | undefined;
   /**
-   * `for_a_time`: the key is taken for {@link EnqueueOptions.idempotencyTtlMs}; `until_end`: until
-   * the job has succeeded, failed or been cancelled.
-   * @default "for_a_time"
+   * `for_a_time`: the key is taken for {@link EnqueueOptions.idempotencyTtlMs}; `until_start`: until a
+   * worker has claimed the job; `until_end`: until it has succeeded, failed or been cancelled.
+   * @default "for_a_time", with `debounceMs` "until_start"
    */
   readonly idempotencyMode?: IdempotencyMode | undefined;
   /**
@@ -32,6 +32,21 @@ export interface EnqueueOptions {
    * @default 86400000
    */
   readonly idempotencyTtlMs?: number | undefined;
+  /**
+   * Waits until no job of the same key has been enqueued for so many milliseconds, and keeps the latest
+   * payload; 1 to 3650 days. While the job waits for that, or for its turn in a governed queue, an
+   * enqueue with its key gives it the new payload, version, headers, priority, correlation id and expiry,
+   * and puts it off. Needs `idempotencyKey`; not together with `runAt` or `delayMs`.
+   *
+   * A job that is due, at the broker or running is left as it is, and the enqueue is a new job: the
+   * latest payload always runs.
+   */
+  readonly debounceMs?: number | undefined;
+  /**
+   * But no later than so many milliseconds after the first enqueue; `debounceMs` to 3650 days.
+   * @default 10 times debounceMs
+   */
+  readonly debounceMaxMs?: number | undefined;
   /** Not before this instant. Not together with `delayMs`. */
   readonly runAt?: Date | undefined;
   /** Not before this many milliseconds from now by the database's clock; up to 3650 days. */
@@ -140,6 +155,8 @@ const knownOptions: ReadonlySet<string> = new Set<keyof EnqueueOptions>([
   "idempotencyKey",
   "idempotencyMode",
   "idempotencyTtlMs",
+  "debounceMs",
+  "debounceMaxMs",
   "runAt",
   "delayMs",
   "expiresAt",
@@ -178,10 +195,12 @@ const shortText: Rule = {
 
 const rules: { readonly [K in keyof EnqueueOptions]?: Rule } = {
   idempotencyMode: {
-    holds: (value) => value === "for_a_time" || value === "until_end",
-    message: 'must be "for_a_time" or "until_end"',
+    holds: (value) => value === "for_a_time" || value === "until_start" || value === "until_end",
+    message: 'must be "for_a_time", "until_start" or "until_end"',
   },
   idempotencyTtlMs: integer(1, delayMsMax),
+  debounceMs: integer(1, delayMsMax),
+  debounceMaxMs: integer(1, delayMsMax),
   runAt: instant,
   delayMs: integer(0, delayMsMax),
   expiresAt: instant,
@@ -202,6 +221,31 @@ const rules: { readonly [K in keyof EnqueueOptions]?: Rule } = {
   autocommit: { holds: (value) => typeof value === "boolean", message: "must be true or false" },
 };
 
+/** What does not fit together of a debounced enqueue. */
+function debounceIssues(options: EnqueueOptions): ConfigIssue[] {
+  const { debounceMs, debounceMaxMs } = options;
+  if (debounceMs === undefined) {
+    if (debounceMaxMs === undefined) return [];
+    return [{ path: "debounceMaxMs", message: "has no meaning without debounceMs" }];
+  }
+  const issues: ConfigIssue[] = [];
+  if (options.idempotencyKey === undefined) {
+    issues.push({ path: "debounceMs", message: "needs an idempotencyKey" });
+  }
+  for (const path of ["runAt", "delayMs"] as const) {
+    if (options[path] !== undefined) {
+      issues.push({ path, message: "cannot be given together with debounceMs" });
+    }
+  }
+  if (options.idempotencyMode !== undefined && options.idempotencyMode !== "until_start") {
+    issues.push({ path: "idempotencyMode", message: 'must be "until_start" with debounceMs' });
+  }
+  if (debounceMaxMs !== undefined && debounceMaxMs < debounceMs) {
+    issues.push({ path: "debounceMaxMs", message: `must be at least debounceMs, ${debounceMs}` });
+  }
+  return issues;
+}
+
 function issuesOf(options: EnqueueOptions, kind: "job" | "event"): ConfigIssue[] {
   const issues: ConfigIssue[] = [];
   for (const path of Object.keys(options)) {
@@ -214,9 +258,11 @@ function issuesOf(options: EnqueueOptions, kind: "job" | "event"): ConfigIssue[]
   if (options.runAt !== undefined && options.delayMs !== undefined) {
     issues.push({ path: "delayMs", message: "cannot be given together with runAt" });
   }
-  if (options.idempotencyTtlMs !== undefined && options.idempotencyMode === "until_end") {
-    issues.push({ path: "idempotencyTtlMs", message: 'has no meaning with mode "until_end"' });
+  const mode = options.debounceMs === undefined ? options.idempotencyMode : "until_start";
+  if (options.idempotencyTtlMs !== undefined && mode !== undefined && mode !== "for_a_time") {
+    issues.push({ path: "idempotencyTtlMs", message: `has no meaning with mode "${mode}"` });
   }
+  issues.push(...debounceIssues(options));
   const { onTerminal } = options;
   if (onTerminal !== undefined && onTerminal !== null) {
     const where = kind === "event" ? "of an event" : "with route";
@@ -275,6 +321,8 @@ export function rowOfOptions(options: EnqueueOptions, own: OwnHeaders = {}): Enq
     idempotency_key: options.idempotencyKey,
     idempotency_mode: options.idempotencyMode,
     idempotency_ttl_ms: options.idempotencyTtlMs,
+    debounce_ms: options.debounceMs,
+    debounce_max_ms: options.debounceMaxMs,
     run_at: options.runAt?.toISOString(),
     delay_ms: options.delayMs,
     expires_at: options.expiresAt?.toISOString(),

@@ -18,7 +18,7 @@ export interface QueueFlow {
 }
 
 /** A pause or closed tap of a job type or a key. */
-export interface QueueGate {
+export interface FlowGate {
   readonly queue: string;
   readonly kind: "type" | "key";
   readonly name: string;
@@ -29,13 +29,13 @@ export interface QueueGate {
 /** What is said of some queues at one revision. */
 export interface FlowNews {
   readonly queues: readonly QueueFlow[];
-  readonly gates: readonly QueueGate[];
+  readonly gates: readonly FlowGate[];
   /** Dependencies whose breaker is open. */
   readonly open: readonly string[];
 }
 
 /** A worker's share of one queue's limit. */
-export interface QueueShare {
+export interface WorkerShare {
   readonly queue: string;
   /** Null: there is no limit, or the relay has not seen the worker yet. */
   readonly granted: number | null;
@@ -55,7 +55,7 @@ export interface FlowReading {
   readonly news: FlowNews | undefined;
   /** Milliseconds since the last term of a relay ended; below 0 while one leads, null: none ever did. */
   readonly relayIdleMs: number | null;
-  readonly shares: readonly QueueShare[];
+  readonly shares: readonly WorkerShare[];
 }
 
 /** What a worker may be using of one queue until it hears the answer. */
@@ -93,7 +93,7 @@ export interface FlowStore {
   hold(
     worker: string,
     uses: readonly ShareUse[],
-  ): Promise<readonly (QueueShare & { readonly free: boolean })[]>;
+  ): Promise<readonly (WorkerShare & { readonly free: boolean })[]>;
   /**
    * Hands out the limits of all queues, unless the term is over.
    *
@@ -157,7 +157,7 @@ export function createFlowStore(
         flowId: row.flow,
         news: row.news === null ? undefined : (JSON.parse(row.news) as FlowNews),
         relayIdleMs: row.relay === null ? null : Number(row.relay),
-        shares: JSON.parse(row.shares) as readonly QueueShare[],
+        shares: JSON.parse(row.shares) as readonly WorkerShare[],
       };
     },
     async declared(queues) {

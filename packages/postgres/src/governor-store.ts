@@ -8,7 +8,7 @@ import { runner } from "./run-statement.ts";
 import { statementsFor } from "./statements.ts";
 
 /** A queue that something is said of. */
-export interface QueueRecord {
+export interface GovernedQueue {
   readonly name: string;
   readonly settings: QueueSettings;
   readonly governed: boolean;
@@ -33,7 +33,7 @@ export interface Governance {
   /** Identity of the schema. */
   readonly flow: string;
   readonly snapshot: string;
-  readonly queues: readonly QueueRecord[];
+  readonly queues: readonly GovernedQueue[];
   readonly gates: readonly GateRecord[];
   readonly dependencies: Readonly<Record<string, "closed" | "open" | "half_open">>;
 }

@@ -45,6 +45,21 @@ export {
   type TypeOrmDataSourceLike,
   type TypeOrmManagerLike,
 } from "./adapters/typeorm-database.ts";
+export {
+  type BreakerActOptions,
+  createDependencies,
+  type Dependencies,
+  type DependenciesOptions,
+  type DependencyHistoryOptions,
+} from "./dependencies.ts";
+export type { BreakerState, DependencyEvent, DependencyRecord } from "./dependency-record.ts";
+export {
+  type BreakerView,
+  createDependencyStore,
+  type DependencyStore,
+  type DependencyStoreOptions,
+  type OutcomeReport,
+} from "./dependency-store.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";
@@ -56,8 +71,8 @@ export {
   type FlowStore,
   type FlowStoreOptions,
   type QueueFlow,
-  type QueueGate,
-  type QueueShare,
+  type FlowGate,
+  type WorkerShare,
   type ShareUse,
 } from "./flow-store.ts";
 export type { JobListener, Listening, ListenRequest } from "./job-listener.ts";
@@ -108,6 +123,7 @@ export {
   createOutbox,
   type EnqueueItem,
   type EnqueueReceipt,
+  type EnqueueRefusal,
   type Outbox,
   type OutboxOptions,
 } from "./outbox.ts";
@@ -119,7 +135,7 @@ export {
   type GateRecord,
   type Governance,
   type GovernorStore,
-  type QueueRecord,
+  type GovernedQueue,
   type ReadJob,
   type Round,
   type RoundResult,

@@ -19,6 +19,7 @@ export interface JobSummary extends JobStatus {
   readonly relayed: boolean;
   readonly priority: number;
   readonly orderingKey: string | null;
+  readonly concurrencyKey: string | null;
   readonly correlationId: string | null;
   /** How often a worker died while running it. */
   readonly crashes: number;
@@ -110,6 +111,7 @@ export function jobSummaryOf(row: JsonRow): JobSummary {
     relayed: row["relayed"] === true,
     priority: integer(row["priority"]),
     orderingKey: text(row["ordering_key"]),
+    concurrencyKey: text(row["concurrency_key"]),
     correlationId: text(row["correlation_id"]),
     crashes: integer(row["crashes"]),
     dispatch: integer(row["dispatch"]),

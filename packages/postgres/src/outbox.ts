@@ -10,6 +10,7 @@
  * the same text again and hands the output to the handler.
  */
 
+import { channel } from "node:diagnostics_channel";
 import {
   ConfigError,
   DatabaseUnavailableError,
@@ -33,7 +34,7 @@ import {
   optional,
   textRule,
 } from "./check-options.ts";
-import { operatingError, sqlStateOf } from "./database-errors.ts";
+import { operatingError, queueFullError, sqlStateOf } from "./database-errors.ts";
 import {
   checkEnqueueOptions,
   type EnqueueOptions,
@@ -71,7 +72,10 @@ export interface OutboxOptions<Tx> {
 export interface EnqueueReceipt {
   /** The job's id, a UUIDv7; where the idempotency key was taken, the first job's. */
   readonly jobId: string;
-  /** True where the idempotency key was taken and nothing was written. */
+  /**
+   * True where the idempotency key was taken and no job was added: nothing was written, or, with
+   * `debounceMs`, the waiting job got this enqueue's payload.
+   */
   readonly deduplicated: boolean;
 }
 
@@ -89,8 +93,8 @@ export type AutocommitOptions = EnqueueOptions & { readonly autocommit: true };
  *
  * All methods throw, before a statement is sent: PayloadError, HeadersError, NameError, ConfigError
  * for what was given, NotInTransactionError for something that is not a transaction. With a
- * statement: TransactionMisusedError in a transaction that has failed before, SchemaVersionError
- * without Waybill's tables, DatabaseUnavailableError on a read-only server, and every other error of
+ * statement: QueueFullError, after which the transaction is failed unless a savepoint was used;
+ * TransactionMisusedError in a transaction that has failed before, SchemaVersionError without Waybill's tables, DatabaseUnavailableError on a read-only server, and every other error of
  * the database unchanged (40001 and 40P01 are the caller's to retry).
  */
 export interface Outbox<Tx> {
@@ -132,6 +136,16 @@ export interface Outbox<Tx> {
   ): Promise<EnqueueReceipt>;
 }
 
+/** Message on the diagnostics channel `waybill:enqueue:refused`, for each enqueue into a full queue. */
+export interface EnqueueRefusal {
+  readonly queue: string;
+  /** The concurrency key that is full; undefined where the queue is. */
+  readonly key: string | undefined;
+  /** How many jobs may wait. */
+  readonly max: number;
+}
+
+const refusedChannel = channel("waybill:enqueue:refused");
 const itemsMax = 10_000;
 const hintIntervalMs = 20;
 
@@ -143,6 +157,14 @@ function enqueueError(schema: string, error: unknown, uncertain: string | undefi
         "Roll back and run the transaction again; to go on after an error, use a savepoint.",
       { cause: error },
     );
+  }
+  const full = queueFullError(error);
+  if (full !== undefined) {
+    const { queue, key, max } = full;
+    if (refusedChannel.hasSubscribers) {
+      refusedChannel.publish({ queue, key, max } satisfies EnqueueRefusal);
+    }
+    return full;
   }
   const known = operatingError("enqueue", schema, error);
   if (uncertain !== undefined && isAmbiguous(error)) {

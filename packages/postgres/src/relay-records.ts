@@ -103,6 +103,7 @@ export type Prunable =
   | "audit_log"
   | "workers"
   | "unheard_events"
+  | "dependency_events"
   | "inbox_default"
   | "outbox_default";
 
@@ -180,6 +181,7 @@ export interface RelayStore {
   /** How many rows were deleted. */
   prune(what: Prunable, ageMs: number, limit: number): Promise<number>;
   pruneIdempotencyKeys(limit: number): Promise<number>;
+  pruneWaiting(limit: number): Promise<number>;
   /**
    * Lets the leases of dead owners fire. Those of an owner whose lease runs, and whose lock alone is
    * missing, only where it was missing before.

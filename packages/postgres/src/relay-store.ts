@@ -227,6 +227,7 @@ export function createRelayStore(
     audit_log: sql.prune_audit_log,
     workers: sql.prune_workers,
     unheard_events: sql.prune_unheard_events,
+    dependency_events: sql.prune_dependency_events,
     inbox_default: sql.prune_inbox_default,
     outbox_default: sql.prune_outbox_default,
   };
@@ -237,6 +238,7 @@ export function createRelayStore(
     ...partitionStatements(run, sql),
     prune: async (what, ageMs, limit) => (await run(prunes[what], [ageMs, limit])).count,
     pruneIdempotencyKeys: async (limit) => (await run(sql.prune_idempotency_keys, [limit])).count,
+    pruneWaiting: async (limit) => (await run(sql.prune_waiting, [limit])).count,
     async fireLeases(limit, missingBefore) {
       const { rows } = await run<{ owner: string; jobs: number; runs: boolean }>(sql.fire_leases, [
         limit,

@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "fc4170a9efa44f5ea053b5ea16e1da27f160c75dfdbc083fa8941cccba45cd21",
+    hash: "caea34f1f4aab83bf96c77cb7bec6b57126cd7a632a25c53feeedc9abc13b609",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1709,25 +1709,28 @@ comment on column waybill.dependency.state is 'closed: jobs go; open: they wait;
 comment on column waybill.dependency.manual is 'True where an operator opened it: only an operator closes it.';
 comment on column waybill.dependency.reason is 'Why it is in this state.';
 comment on column waybill.dependency.openings is 'How often it has opened since a probe succeeded; makes the pauses longer.';
-comment on column waybill.dependency.probe_at is 'When the next probe may go; null while it is closed.';
+comment on column waybill.dependency.probe_at is 'When the next probe may go; null where it is not open, or an operator opened it.';
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 create table waybill.dependency_outcome (
   dependency text not null,
+  since timestamptz not null,
   second timestamptz not null,
   succeeded integer not null default 0,
   failed integer not null default 0,
-  constraint dependency_outcome_pkey primary key (dependency, second)
+  constraint dependency_outcome_pkey primary key (dependency, since, second)
 ) with (fillfactor = 50);
 
-comment on table waybill.dependency_outcome is 'Outcomes of attempts by dependency and second; kept as long as the window of its breaker.';
+comment on table waybill.dependency_outcome is 'Outcomes of attempts that began after the last change of their dependency''s breaker, by the second in which they were told; kept as long as its window.';
 comment on column waybill.dependency_outcome.dependency is 'Name of the dependency.';
-comment on column waybill.dependency_outcome.second is 'Second in which the attempts ended.';
-comment on column waybill.dependency_outcome.succeeded is 'Attempts that succeeded.';
+comment on column waybill.dependency_outcome.since is 'dependency.changed_at as whoever wrote the row saw it: the rows of an earlier state are never counted.';
+comment on column waybill.dependency_outcome.second is 'Second in which the attempts were told of.';
+comment on column waybill.dependency_outcome.succeeded is 'Attempts that succeeded, or failed with a class that does not count.';
 comment on column waybill.dependency_outcome.failed is 'Attempts that failed with a class that counts.';
 
 create table waybill.dependency_event (
@@ -1740,8 +1743,8 @@ create table waybill.dependency_event (
   constraint dependency_event_pkey primary key (event_id)
 );
 
--- Read by list_dependency_events.sql and prune_dependency_events.sql.
-create index dependency_event_at_idx on waybill.dependency_event (dependency, at);
+-- Read by list_dependency_events.sql.
+create index dependency_event_dependency_idx on waybill.dependency_event (dependency, event_id);
 
 comment on table waybill.dependency_event is 'History of the breakers.';
 comment on column waybill.dependency_event.event_id is 'Order of the events.';
@@ -1765,6 +1768,881 @@ alter table waybill.audit_log
 comment on table waybill.audit_log is 'Who did what: cancel, retry (from the CLI or API), redrive (a message moved back by hand), release (of a parked message), rescan (of the outbox), drain and restart (of a worker, named in the detail); set, pause and resume (of a queue, type or key); edit, reprioritise and delay (of a waiting job), drop (of the oldest of a full queue), replace (of a waiting job by a later enqueue); open and close (of a breaker).';
 `,
   },
+  {
+    version: 9,
+    name: "bounded_queues",
+    hash: "4b5b46845fd8f2c96fddceaf83846bb16826265c29301708aadb489f4320ee44",
+    text: `-- Queues with a maximum of waiting jobs. waybill.enqueue calls admit_jobs before it writes jobs and
+-- make_room after it; the rows of waiting go when their jobs are dispatched, cancelled or dropped.
+
+-- Ids come from the producers' clocks, and may be any: the order of waiting is a number of its own.
+alter table waybill.waiting
+  add column n bigint generated always as identity,
+  drop constraint waiting_pkey,
+  add constraint waiting_pkey primary key (queue, key, n),
+  set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+-- Read by waybill.admit_jobs and waybill.drop_oldest.
+create index waiting_queue_n_idx on waybill.waiting (queue, n);
+comment on column waybill.waiting.n is 'Order in which they were enqueued.';
+
+-- Cancels the jobs of a full queue, or of one of its keys, that have waited longest.
+--
+-- Nobody is waited for: a job that another transaction holds is being dispatched, replaced or cancelled,
+-- and the next one goes instead of it. Rows are locked in the order in which the relay locks them.
+create function waybill.drop_oldest(queue_name text, only_key text, jobs_max bigint) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  excess bigint;
+  oldest record;
+  dropped uuid[] := '{}';
+begin
+  select count(*) - jobs_max into excess
+  from waybill.waiting as w
+  where w.queue = queue_name and (only_key is null or w.key = only_key);
+
+  for oldest in
+    select w.id, w.key, w.n
+    from waybill.waiting as w
+    where excess > 0 and w.queue = queue_name and (only_key is null or w.key = only_key)
+    order by w.n
+  loop
+    exit when excess <= 0;
+    perform from waybill.backlog as b where b.id = oldest.id and b.queue = queue_name for update skip locked;
+    continue when not found
+      and exists (select from waybill.backlog as b where b.id = oldest.id and b.queue = queue_name);
+    perform from waybill.timer as t
+    where t.id = oldest.id and t.queue = queue_name and t.kind = 'job' for update skip locked;
+    continue when not found
+      and exists (select from waybill.timer as t where t.id = oldest.id and t.queue = queue_name and t.kind = 'job');
+    perform from waybill.waiting as w
+    where w.queue = queue_name and w.key = oldest.key and w.n = oldest.n for update skip locked;
+    continue when not found;
+
+    -- One statement, so that the trigger that tells a job's end sees why it has ended. What has started
+    -- in the meantime is left alone, and does not wait.
+    with job as (
+      (
+        select t.type, t.dispatch, t.headers, t.enqueued_at
+        from waybill.timer as t
+        where t.id = oldest.id and t.queue = queue_name and t.kind = 'job'
+      )
+      union all
+      (
+        select o.type, o.dispatch, o.headers, o.enqueued_at
+        from waybill.outbox as o
+        where o.id = oldest.id and o.queue = queue_name and o.kind = 'job'
+      )
+      limit 1
+    ),
+    cancelled as (
+      insert into waybill.inbox as i (
+        id, queue, type, state, dispatch, enqueued_at, finished_at, cancel_requested_at, on_terminal
+      )
+      select
+        oldest.id, queue_name, j.type, 'cancelled', j.dispatch, j.enqueued_at, clock_timestamp(), clock_timestamp(),
+        -- From a header that any caller can set: what is no name is no event.
+        substring(j.headers ->> 'waybill-on-terminal' from '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$')
+      from job as j
+      on conflict (id, queue) do update
+      set state = 'cancelled',
+          finished_at = excluded.finished_at,
+          cancel_requested_at = excluded.cancel_requested_at
+      where i.state = 'queued'
+      returning i.id
+    ),
+    timers as (
+      delete from waybill.timer as t
+      using cancelled as c
+      where t.id = c.id and t.queue = queue_name and t.kind = 'job'
+    ),
+    turns as (
+      delete from waybill.backlog as b
+      using cancelled as c
+      where b.id = c.id and b.queue = queue_name
+    ),
+    counted_out as (
+      delete from waybill.waiting as w
+      where w.queue = queue_name and w.key = oldest.key and w.n = oldest.n
+    ),
+    noted as (
+      insert into waybill.audit_log (actor, action, id, queue, detail)
+      select
+        'waybill', 'drop', c.id, queue_name,
+        format('the queue was full: at most %s jobs%s may wait', jobs_max, ' of key "' || only_key || '"')
+      from cancelled as c
+    )
+    select dropped || array(select c.id from cancelled as c) into dropped;
+    excess := excess - 1;
+  end loop;
+
+  if dropped <> '{}' then
+    insert into waybill.freed (queue, changed) values (queue_name, dropped);
+  end if;
+end
+$$;
+
+comment on function waybill.drop_oldest(text, text, bigint) is 'Cancels the jobs of a full queue, or of one of its keys, that have waited longest and have not started.';
+
+-- Counts new jobs where their queue has a maximum; refuses them where it is full and says so.
+create function waybill.admit_jobs(jobs jsonb, ids uuid[], skipped boolean[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  bounded record;
+  crowded record;
+begin
+  -- In one order for all callers, so that two bulk enqueues cannot deadlock.
+  for bounded in
+    select
+      q.name,
+      (q.settings -> 'maxWaiting' ->> 'jobs')::bigint as jobs_max,
+      (q.settings -> 'maxWaiting' ->> 'perKey')::bigint as key_max,
+      coalesce(q.settings -> 'maxWaiting' ->> 'whenFull', 'refuse') = 'refuse' as refuses
+    from waybill.queue as q
+    where q.settings -> 'maxWaiting' is not null
+      and q.name in (
+        select e.job ->> 'queue' from jsonb_array_elements(jobs) with ordinality as e (job, n) where not skipped[e.n]
+      )
+    order by q.name
+  loop
+    perform pg_advisory_xact_lock(hashtextextended('waybill.waiting ' || bounded.name, 0));
+    insert into waybill.waiting (queue, key, id)
+    select
+      bounded.name,
+      coalesce(e.job ->> 'concurrency_key', e.job -> 'headers' ->> 'waybill-concurrency-key', ''),
+      ids[e.n]
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+    where e.job ->> 'queue' = bounded.name and not skipped[e.n]
+    order by e.n;
+    continue when not bounded.refuses;
+
+    select c.key, c.jobs_max into crowded
+    from (
+      select w.key, bounded.key_max as jobs_max
+      from waybill.waiting as w
+      where bounded.key_max is not null
+        and w.queue = bounded.name
+        and w.key <> ''
+        and w.key in (select own.key from waybill.waiting as own where own.id = any (ids))
+      group by w.key
+      having count(*) > bounded.key_max
+      union all
+      select null, bounded.jobs_max
+      from waybill.waiting as w
+      where bounded.jobs_max is not null and w.queue = bounded.name
+      having count(*) > bounded.jobs_max
+    ) as c
+    order by c.key
+    limit 1;
+    if found then
+      raise exception using
+        errcode = 'WB001',
+        message = 'waybill.enqueue: the queue is full: '
+          || jsonb_build_object('key', crowded.key, 'max', crowded.jobs_max, 'queue', bounded.name)::text,
+        hint = 'Roll back, or go back to a savepoint, and enqueue again later; or raise maxWaiting of the queue.';
+    end if;
+  end loop;
+end
+$$;
+
+comment on function waybill.admit_jobs(jsonb, uuid[], boolean[]) is 'Counts new jobs of queues with a maximum of waiting jobs; raises WB001 where one is full and refuses.';
+
+-- Makes room in full queues that drop their oldest jobs. Runs once the new jobs are written: of one
+-- enqueue with more jobs than the queue may hold, the first ones go too.
+create function waybill.make_room(ids uuid[]) returns void
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  bounded record;
+  crowded text;
+begin
+  for bounded in
+    select
+      q.name,
+      (q.settings -> 'maxWaiting' ->> 'jobs')::bigint as jobs_max,
+      (q.settings -> 'maxWaiting' ->> 'perKey')::bigint as key_max
+    from waybill.queue as q
+    where q.settings -> 'maxWaiting' ->> 'whenFull' = 'drop_oldest'
+      and q.name in (select w.queue from waybill.waiting as w where w.id = any (ids))
+    order by q.name
+  loop
+    for crowded in
+      select distinct w.key
+      from waybill.waiting as w
+      where bounded.key_max is not null and w.id = any (ids) and w.queue = bounded.name and w.key <> ''
+      order by w.key
+    loop
+      perform waybill.drop_oldest(bounded.name, crowded, bounded.key_max);
+    end loop;
+    if bounded.jobs_max is not null then
+      perform waybill.drop_oldest(bounded.name, null, bounded.jobs_max);
+    end if;
+  end loop;
+end
+$$;
+
+comment on function waybill.make_room(uuid[]) is 'Cancels the oldest waiting jobs of full queues that drop them.';
+
+-- As before, and jobs that were dropped say so.
+create or replace function waybill.publish_job_end() returns trigger
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  failed_class text;
+  failed_message text;
+  cancel_actor text;
+  cancel_reason text;
+begin
+  if new.state = 'failed' then
+    select f.failure_class, f.message into failed_class, failed_message
+    from waybill.failure as f
+    where f.id = new.id and f.queue = new.queue
+    order by f.failure_id desc
+    limit 1;
+  elsif new.state = 'cancelled' then
+    select a.actor, a.detail into cancel_actor, cancel_reason
+    from waybill.audit_log as a
+    where a.id = new.id and a.queue = new.queue and a.action in ('cancel', 'drop')
+    order by a.audit_id desc
+    limit 1;
+  end if;
+  insert into waybill.outbox (id, kind, type, payload, correlation_id, enqueued_at)
+  values (
+    waybill.new_id(),
+    'event',
+    new.on_terminal,
+    json_build_object(
+      'jobId', new.id,
+      'jobName', new.type,
+      'queue', new.queue,
+      'state', new.state,
+      'attempt', new.attempt,
+      'enqueuedAt', to_char(new.enqueued_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'finishedAt', to_char(new.finished_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+      'result', (
+        select r.result::json
+        from waybill.result as r
+        where new.state = 'succeeded' and r.id = new.id and r.queue = new.queue
+      ),
+      'failureClass', failed_class,
+      'failureMessage', failed_message,
+      'cancelledBy', case when new.state = 'cancelled' then coalesce(cancel_actor, 'waybill') end,
+      'cancelReason', case
+        when new.state <> 'cancelled' then null
+        when cancel_actor is null then 'expired before it could start'
+        else cancel_reason
+      end
+    )::text,
+    -- The job's id leads from the event back to the job.
+    new.id::text,
+    clock_timestamp()
+  );
+  return null;
+end
+$$;
+`,
+  },
+  {
+    version: 10,
+    name: "pending_jobs",
+    hash: "863b78c7306f83d2317837f2c67c88c46afea66f89ac097cc2124a9a4e66b370",
+    text: `-- Jobs that wait for their time or their turn: keys that are free once their job has started, and waiting
+-- jobs that a later enqueue gives another content.
+
+alter table waybill.idempotency_key
+  drop constraint idempotency_key_mode_known,
+  add constraint idempotency_key_mode_known check (mode in ('for_a_time', 'until_start', 'until_end'));
+comment on column waybill.idempotency_key.mode is 'for_a_time: until expires_at; until_start: until the job has been claimed; until_end: until the job has ended.';
+comment on column waybill.idempotency_key.expires_at is 'End of mode for_a_time; null with the others.';
+
+-- True once the job has been claimed for the first time; one that waits for a retry has started. Events
+-- and routes are claimed by many or by nobody: they have started once the relay has published them.
+-- Volatile as job_ended is.
+create function waybill.job_started(job_id uuid) returns boolean
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  select
+    exists (select from waybill.inbox as i where i.id = job_id and i.state <> 'queued')
+    or waybill.job_ended(job_id)
+    or (
+      not exists (select from waybill.timer as t where t.id = job_id)
+      and exists (
+        select
+        from waybill.outbox as o
+        join waybill.relay as r on r.shard = 0
+        where o.id = job_id and o.kind in ('event', 'route') and pg_visible_in_snapshot(o.tx, r.snapshot)
+      )
+    )
+$$;
+
+comment on function waybill.job_started(uuid) is 'True once the job has been claimed, has ended, or is so old that nothing of it is left.';
+
+-- What two jobs have to agree in so that one can take the place of the other.
+create function waybill.job_target(job jsonb) returns text[]
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+  select array[
+    coalesce(job ->> 'kind', 'job'),
+    job ->> 'queue',
+    job ->> 'ordering_key',
+    coalesce(job ->> 'concurrency_key', job -> 'headers' ->> 'waybill-concurrency-key'),
+    job ->> 'exchange',
+    job ->> 'routing_key'
+  ]
+$$;
+
+comment on function waybill.job_target(jsonb) is 'What two jobs have to agree in so that one can take the place of the other.';
+
+-- Gives a job that waits, and has not started, the content of another one. False where it does not wait
+-- any more, or is for another queue or key.
+--
+-- Whoever moves the row on at the same time is waited for, and then it is not here any more; what this
+-- has changed stays locked until the transaction ends, and is left alone meanwhile. A due job is not
+-- touched: callers one after the other could keep it locked for ever.
+create function waybill.replace_pending(job_id uuid, job jsonb) returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  new_queue constant text := job ->> 'queue';
+  new_kind constant text := coalesce(job ->> 'kind', 'job');
+  new_key constant text := coalesce(job ->> 'concurrency_key', job -> 'headers' ->> 'waybill-concurrency-key');
+  new_version constant integer := coalesce((job ->> 'version')::integer, 1);
+  new_payload constant text := coalesce(job ->> 'body', (job -> 'payload')::text, 'null');
+  new_headers jsonb := case when jsonb_typeof(job -> 'headers') = 'object' then job -> 'headers' end;
+  new_priority constant integer := (job ->> 'priority')::integer;
+  new_expiry constant timestamptz := (job ->> 'expires_at')::timestamptz;
+  debounce constant interval := (job ->> 'debounce_ms')::numeric * interval '1 millisecond';
+  debounce_max constant interval :=
+    coalesce((job ->> 'debounce_max_ms')::numeric * interval '1 millisecond', 10 * debounce);
+begin
+  if job ->> 'concurrency_key' is not null then
+    new_headers := coalesce(new_headers, '{}') || jsonb_build_object('waybill-concurrency-key', new_key);
+  end if;
+
+  update waybill.timer as t
+  set version = new_version,
+      payload = new_payload,
+      payload_base64 = false,
+      headers = new_headers,
+      priority = new_priority,
+      correlation_id = job ->> 'correlation_id',
+      expires_at = new_expiry,
+      fire_at = least(clock_timestamp() + debounce, t.enqueued_at + debounce_max)
+  where t.id = job_id
+    and t.queue = coalesce(new_queue, '')
+    and t.kind = new_kind
+    and t.reason = 'delay'
+    and t.fire_at > clock_timestamp()
+    and t.ordering_key is not distinct from job ->> 'ordering_key'
+    and t.headers ->> 'waybill-concurrency-key' is not distinct from new_key
+    and t.exchange is not distinct from job ->> 'exchange'
+    and t.routing_key is not distinct from job ->> 'routing_key'
+    and not exists (select from waybill.inbox as i where i.id = job_id and i.state <> 'queued');
+  if found then
+    return true;
+  end if;
+
+  -- Of another version the payload must not go with this one's: a dispatch at the same moment may have
+  -- read the rest of the envelope already.
+  update waybill.backlog as b
+  set payload = new_payload,
+      priority = coalesce(new_priority, 0)
+  where b.id = job_id
+    and b.queue = new_queue
+    and b.key = coalesce(new_key, '')
+    and b.ordering_key is not distinct from job ->> 'ordering_key'
+    and not exists (select from waybill.inbox as i where i.id = job_id and i.state <> 'queued')
+    and exists (
+      select
+      from waybill.outbox as o
+      where o.id = job_id and o.kind = 'job' and o.queue = new_queue and o.version = new_version
+    );
+  if not found then
+    return false;
+  end if;
+  update waybill.outbox as o
+  set payload = new_payload,
+      payload_base64 = false,
+      headers = new_headers,
+      priority = new_priority,
+      correlation_id = job ->> 'correlation_id',
+      expires_at = new_expiry
+  where o.id = job_id and o.kind = 'job' and o.queue = new_queue;
+  insert into waybill.freed (queue, changed) values (new_queue, array[job_id]);
+  return true;
+end
+$$;
+
+comment on function waybill.replace_pending(uuid, jsonb) is 'Gives a job that still waits the content of another one, and puts it off; false where it does not wait any more.';
+`,
+  },
+  {
+    version: 11,
+    name: "enqueue",
+    hash: "5ca3ee3f2df7069b09729538655981bab848d9c4d34fbcf879ed459c9a452198",
+    text: `-- waybill.enqueue(jobs): the one way in, callable from any language.
+--
+-- jobs: a JSON array of objects with
+--   type             text, required
+--   queue            text; required for kind job
+--   kind             'job' (default), 'event', 'route'
+--   payload          any JSON value; or body: the exact JSON text to send (one of the two)
+--   id               uuid; made here where absent
+--   version          integer, default 1
+--   headers          object of strings
+--   priority         integer
+--   ordering_key, correlation_id
+--   concurrency_key  text of 1 to 255 bytes; the same as the header waybill-concurrency-key, and wins over it
+--   exchange, routing_key            of kind route
+--   run_at (timestamptz) or delay_ms (number): not before
+--   debounce_ms      number: not before so many milliseconds after the last enqueue of its key (see below)
+--   debounce_max_ms  number: but no later than so many after the first, default 10 * debounce_ms
+--   expires_at       timestamptz
+--   idempotency_key  text, with idempotency_mode 'for_a_time' (default), 'until_start' or 'until_end', and
+--                    idempotency_ttl_ms (default 86400000) for the first
+-- hint: wakes the relay at commit.
+-- Returns one row per job, in order: its id (the first job's where the key was taken) and whether
+-- it was deduplicated.
+--
+-- With debounce_ms the mode is until_start, and an enqueue whose key stands for a job that still waits
+-- (delayed, or in the backlog of a governed queue) replaces that job's content and puts it off. Whatever
+-- else the key stands for, a due, dispatched or running job, is left alone: the key goes to a new job. So
+-- the last content always runs, and starts after the transaction that gave it.
+--
+-- Where a queue has a maximum of waiting jobs and is full, raises SQLSTATE WB001 with a JSON object
+-- {key, max, queue} in the message, or cancels the jobs that have waited longest. Enqueues to such a queue
+-- take turns, from here to the end of their transactions.
+
+create or replace function waybill.enqueue(jobs jsonb, hint boolean default true)
+returns table (id text, deduplicated text)
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  instant constant timestamptz := clock_timestamp();
+  refused record;
+  keyed record;
+  taken_by uuid;
+  -- Ids by place in the array; ids of deduplicated jobs are replaced by the first job's.
+  ids uuid[];
+  duplicate boolean[];
+  -- True where nothing is written for the place.
+  skipped boolean[];
+  -- Place that the last key which was given away went to.
+  earlier integer;
+  bounded boolean;
+begin
+  if jsonb_typeof(jobs) is distinct from 'array' then
+    raise exception 'waybill.enqueue needs a JSON array of jobs, got %', coalesce(jsonb_typeof(jobs), 'null')
+      using errcode = 'invalid_parameter_value', hint = 'Wrap a single job in [ ].';
+  end if;
+
+  -- The first job that is wrong, with what is wrong. Delayed jobs meet no constraint before they
+  -- fire, when nobody is there to be told.
+  select c.n - 1 as index, c.fault into refused
+  from (
+    select
+      e.n,
+      case
+        when jsonb_typeof(e.job) <> 'object' then 'is not an object'
+        when not coalesce(length(e.job ->> 'type') between 1 and 255, false) then 'needs a type of 1 to 255 characters'
+        when coalesce(e.job ->> 'kind', 'job') not in ('job', 'event', 'route') then 'has a kind that is not job, event or route'
+        when coalesce(e.job ->> 'kind', 'job') = 'job' and e.job ->> 'queue' is null then 'needs a queue'
+        when coalesce(e.job ->> 'kind', 'job') <> 'job' and e.job ->> 'queue' is not null then 'has a queue, which only kind job has'
+        when e.job ->> 'queue' !~ '^[a-z0-9][a-z0-9._-]{0,62}$' then 'has a queue name with other than a-z, 0-9, dot, _ and -'
+        when (e.job ->> 'kind' is not distinct from 'route') <> (e.job ->> 'exchange' is not null and e.job ->> 'routing_key' is not null)
+          then 'needs exchange and routing_key together with kind route, and only with it'
+        when e.job ? 'body' and e.job ? 'payload' then 'has both payload and body'
+        when e.job ? 'body' and jsonb_typeof(e.job -> 'body') <> 'string' then 'has a body that is not a text'
+        when jsonb_typeof(e.job -> 'headers') not in ('object', 'null') then 'has headers that are not an object'
+        when jsonb_typeof(e.job -> 'headers') = 'object'
+          and exists (select from jsonb_each(e.job -> 'headers') as h where jsonb_typeof(h.value) <> 'string')
+          then 'has a header that is not a text'
+        when not octet_length(coalesce(e.job ->> 'concurrency_key', e.job -> 'headers' ->> 'waybill-concurrency-key')) between 1 and 255
+          then 'has a concurrency_key of other than 1 to 255 bytes'
+        when not coalesce(e.job ->> 'idempotency_mode', 'for_a_time') in ('for_a_time', 'until_start', 'until_end')
+          then 'has an idempotency_mode that is not for_a_time, until_start or until_end'
+        when not octet_length(e.job ->> 'idempotency_key') between 1 and 255 then 'has an idempotency_key of other than 1 to 255 bytes'
+        when e.job ->> 'debounce_max_ms' is not null and e.job ->> 'debounce_ms' is null then 'has a debounce_max_ms without debounce_ms'
+        when e.job ->> 'debounce_ms' is not null then
+          case
+            when jsonb_typeof(e.job -> 'debounce_ms') <> 'number' or not (e.job ->> 'debounce_ms')::numeric >= 1
+              then 'has a debounce_ms that is not a number from 1 on'
+            when e.job ->> 'debounce_max_ms' is not null and (
+                jsonb_typeof(e.job -> 'debounce_max_ms') <> 'number'
+                or not (e.job ->> 'debounce_max_ms')::numeric >= (e.job ->> 'debounce_ms')::numeric
+              ) then 'has a debounce_max_ms that is not a number from debounce_ms on'
+            when e.job ->> 'idempotency_key' is null then 'has debounce_ms without an idempotency_key'
+            when e.job ->> 'run_at' is not null or e.job ->> 'delay_ms' is not null then 'has debounce_ms together with run_at or delay_ms'
+            when e.job ->> 'idempotency_mode' <> 'until_start' then 'has debounce_ms with an idempotency_mode other than until_start'
+          end
+      end as fault
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+  ) as c
+  where c.fault is not null
+  order by c.n
+  limit 1;
+  if found then
+    raise exception 'waybill.enqueue: job % %', refused.index, refused.fault
+      using errcode = 'invalid_parameter_value';
+  end if;
+
+  select
+    array_agg(coalesce((e.job ->> 'id')::uuid, waybill.new_id()) order by e.n),
+    array_agg(false order by e.n),
+    array_agg(false order by e.n),
+    -- Asked here, so that queues without a maximum pay for no statement of their own.
+    coalesce(bool_or(e.job ->> 'queue' in (select q.name from waybill.queue as q where q.settings -> 'maxWaiting' is not null)), false)
+  into ids, duplicate, skipped, bounded
+  from jsonb_array_elements(jobs) with ordinality as e (job, n);
+
+  -- Keys one by one, in one order for all callers so that two bulk enqueues cannot deadlock.
+  for keyed in
+    select
+      e.n::integer as n,
+      e.job ->> 'type' as type,
+      e.job ->> 'idempotency_key' as key,
+      e.job ->> 'debounce_ms' is not null as debounced,
+      case
+        when e.job ->> 'debounce_ms' is not null then 'until_start'
+        else coalesce(e.job ->> 'idempotency_mode', 'for_a_time')
+      end as mode,
+      coalesce((e.job ->> 'idempotency_ttl_ms')::numeric, 86400000) as ttl_ms
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+    where e.job ->> 'idempotency_key' is not null
+    order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
+  loop
+    insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
+    values (
+      keyed.type,
+      keyed.key,
+      ids[keyed.n],
+      keyed.mode,
+      case when keyed.mode = 'for_a_time' then instant + keyed.ttl_ms * interval '1 millisecond' end
+    )
+    on conflict on constraint idempotency_key_pkey do update
+    set job_id = excluded.job_id,
+        mode = excluded.mode,
+        expires_at = excluded.expires_at,
+        created_at = excluded.created_at
+    where not keyed.debounced
+      and k.job_id <> excluded.job_id
+      and case k.mode
+        when 'for_a_time' then k.expires_at <= clock_timestamp()
+        when 'until_start' then waybill.job_started(k.job_id) and not k.job_id = any (ids)
+        else waybill.job_ended(k.job_id) and not k.job_id = any (ids)
+      end;
+    if found then
+      earlier := keyed.n;
+      continue;
+    end if;
+
+    -- The key's row is locked now, also where it was not changed: who enqueues with it next waits for
+    -- the end of this transaction.
+    select k.job_id into strict taken_by
+    from waybill.idempotency_key as k
+    where k.type = keyed.type and k.key = keyed.key;
+    if keyed.debounced then
+      -- The place before this one has the key, and is delayed as well: it is not written yet, and is not.
+      if ids[earlier] = taken_by
+        and not skipped[earlier]
+        and waybill.job_target(jobs -> (earlier - 1)) = waybill.job_target(jobs -> (keyed.n - 1))
+        and coalesce(
+          jobs -> (earlier - 1) ->> 'debounce_ms' is not null
+            or (jobs -> (earlier - 1) ->> 'run_at')::timestamptz > instant
+            or (jobs -> (earlier - 1) ->> 'delay_ms')::numeric > 0,
+          false
+        )
+      then
+        skipped[earlier] := true;
+        earlier := keyed.n;
+      elsif waybill.replace_pending(taken_by, jobs -> (keyed.n - 1)) then
+        skipped[keyed.n] := true;
+      else
+        update waybill.idempotency_key as k
+        set job_id = ids[keyed.n],
+            mode = keyed.mode,
+            expires_at = null,
+            created_at = instant
+        where k.type = keyed.type and k.key = keyed.key;
+        earlier := keyed.n;
+        continue;
+      end if;
+    else
+      skipped[keyed.n] := true;
+    end if;
+    duplicate[keyed.n] := true;
+    ids[keyed.n] := taken_by;
+  end loop;
+
+  if bounded then
+    perform waybill.admit_jobs(jobs, ids, skipped);
+  end if;
+
+  with job as (
+    select
+      e.n,
+      ids[e.n] as id,
+      coalesce(e.job ->> 'kind', 'job') as kind,
+      e.job ->> 'queue' as queue,
+      e.job ->> 'type' as type,
+      coalesce((e.job ->> 'version')::integer, 1) as version,
+      e.job ->> 'exchange' as exchange,
+      e.job ->> 'routing_key' as routing_key,
+      coalesce(e.job ->> 'body', (e.job -> 'payload')::text, 'null') as payload,
+      case
+        when e.job ->> 'concurrency_key' is not null then
+          case when jsonb_typeof(e.job -> 'headers') = 'object' then e.job -> 'headers' else '{}' end
+            || jsonb_build_object('waybill-concurrency-key', e.job ->> 'concurrency_key')
+        when jsonb_typeof(e.job -> 'headers') = 'object' then e.job -> 'headers'
+      end as headers,
+      (e.job ->> 'priority')::integer as priority,
+      e.job ->> 'ordering_key' as ordering_key,
+      e.job ->> 'correlation_id' as correlation_id,
+      (e.job ->> 'expires_at')::timestamptz as expires_at,
+      coalesce(
+        (e.job ->> 'run_at')::timestamptz,
+        instant + coalesce(e.job ->> 'delay_ms', e.job ->> 'debounce_ms')::numeric * interval '1 millisecond'
+      ) as run_at
+    from jsonb_array_elements(jobs) with ordinality as e (job, n)
+    where not skipped[e.n]
+  ),
+  delayed as (
+    insert into waybill.timer (
+      id, queue, kind, dispatch, fire_at, reason, type, version, exchange, routing_key, payload,
+      headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
+    )
+    select
+      j.id, coalesce(j.queue, ''), j.kind, 1, j.run_at, 'delay', j.type, j.version, j.exchange, j.routing_key, j.payload,
+      j.headers, j.priority, j.ordering_key, j.correlation_id, j.expires_at, instant
+    from job as j
+    where j.run_at > instant
+    order by j.n
+  )
+  insert into waybill.outbox (
+    id, kind, queue, type, version, exchange, routing_key, payload,
+    headers, priority, ordering_key, correlation_id, expires_at, enqueued_at
+  )
+  select
+    j.id, j.kind, j.queue, j.type, j.version, j.exchange, j.routing_key, j.payload,
+    j.headers, j.priority, j.ordering_key, j.correlation_id, j.expires_at, instant
+  from job as j
+  where j.run_at is null or j.run_at <= instant
+  order by j.n;
+
+  if bounded then
+    perform waybill.make_room(ids);
+  end if;
+
+  if hint then
+    -- Channel <schema>.wake; listen_wake.sql listens to it.
+    perform pg_notify(replace('waybill.wake', '"', ''), '');
+  end if;
+
+  return query
+  select u.id::text, u.duplicate::text
+  from unnest(ids, duplicate) with ordinality as u (id, duplicate, n)
+  order by u.n;
+end
+$$;
+
+comment on function waybill.enqueue(jsonb, boolean) is 'Enqueues a JSON array of jobs in the caller''s transaction; one row back per job, in order: id, deduplicated.';
+`,
+  },
+  {
+    version: 12,
+    name: "job_view",
+    hash: "5219de748b64076d6473e0ba7d972497915b6c694296a8bc455b9e3f3551a85d",
+    text: `-- The view job again, with concurrency keys, what waits in the backlog, and jobs that were dropped.
+
+drop view waybill.job;
+
+create view waybill.job as
+with base as (
+  -- Jobs of the outbox.
+  select
+    o.id, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers, o.priority, o.ordering_key,
+    o.correlation_id, o.expires_at, o.enqueued_at,
+    coalesce((select pg_visible_in_snapshot(o.tx, r.snapshot) from waybill.relay as r where r.shard = 0), false) as relayed
+  from waybill.outbox as o
+  where o.kind = 'job'
+    and o.dispatch = 1
+    -- A copy that a worker had parked is written again as it was, later than its job: only the first
+    -- row is the job. Rows that are as old as their job need no look for another one.
+    and (
+      o.created_at < o.enqueued_at + interval '1 second'
+      or not exists (
+        select
+        from waybill.outbox as first
+        where first.id = o.id
+          and first.queue = o.queue
+          and first.kind = 'job'
+          and first.dispatch = 1
+          and first.seq < o.seq
+      )
+    )
+  union all
+  -- Delayed jobs that were never in the outbox yet.
+  select
+    t.id, t.queue, t.type, t.version, t.payload, t.payload_base64, t.headers, t.priority, t.ordering_key,
+    t.correlation_id, t.expires_at, t.enqueued_at, false
+  from waybill.timer as t
+  where t.kind = 'job' and t.dispatch = 1 and t.reason = 'delay'
+  union all
+  -- Foreign messages, deliveries of events, and jobs whose outbox partition is gone.
+  select
+    i.id, i.queue, i.type, coalesce(d.version, e.version, t.version, 1), coalesce(d.payload, e.payload, t.payload),
+    coalesce(d.payload_base64, e.payload_base64, t.payload_base64, false), coalesce(d.headers, e.headers, t.headers),
+    coalesce(d.priority, e.priority, t.priority), coalesce(d.ordering_key, e.ordering_key, t.ordering_key),
+    coalesce(d.correlation_id, e.correlation_id, t.correlation_id), coalesce(e.expires_at, t.expires_at),
+    i.enqueued_at, true
+  from waybill.inbox as i
+  left join waybill.dead_letter as d on d.id = i.id and d.queue = i.queue
+  left join lateral (
+    select o.* from waybill.outbox as o where o.id = i.id and o.kind in ('event', 'job') order by o.seq limit 1
+  ) as e on true
+  left join lateral (
+    select t.* from waybill.timer as t where t.id = i.id and t.queue = i.queue and t.kind = 'job' limit 1
+  ) as t on true
+  where not exists (
+      select from waybill.outbox as o
+      where o.id = i.id and o.kind = 'job' and o.dispatch = 1 and o.queue = i.queue
+    )
+    and not exists (
+      select from waybill.timer as t
+      where t.id = i.id and t.queue = i.queue and t.kind = 'job' and t.dispatch = 1 and t.reason = 'delay'
+    )
+)
+select
+  b.id,
+  b.queue,
+  b.type,
+  b.version,
+  coalesce(i.state, 'queued') as state,
+  b.relayed,
+  b.payload,
+  b.payload_base64,
+  nullif(b.headers - '{waybill-on-terminal,waybill-concurrency-key}'::text[], '{}'::jsonb) as headers,
+  coalesce(g.priority, b.priority, 0) as priority,
+  b.ordering_key,
+  b.correlation_id,
+  coalesce(i.attempt, 0) as attempt,
+  coalesce(i.crashes, 0) as crashes,
+  coalesce(i.dispatch, 1) as dispatch,
+  coalesce(i.deaths, 0) as deaths,
+  i.owner,
+  w.name as worker,
+  b.enqueued_at,
+  waiting.fire_at as next_at,
+  coalesce(waiting.reason, g.reason) as waiting_for,
+  coalesce(waiting.detail, g.detail) as waiting_detail,
+  b.expires_at,
+  i.started_at,
+  i.finished_at,
+  i.cancel_requested_at,
+  f.failure_class,
+  f.message as failure_message,
+  f.failed_at,
+  r.result,
+  p.stage as progress_stage,
+  p.done as progress_done,
+  p.total as progress_total,
+  case when p.total > 0 then floor(100.0 * p.done / p.total)::integer end as progress_percent,
+  p.reported_at as progress_at,
+  -- Nobody works on it: its owner's heartbeat has stopped, and no other worker has taken it over yet.
+  coalesce(i.state, 'queued') = 'running' and coalesce(w.lease_until <= clock_timestamp(), true) as stale,
+  case when i.state = 'cancelled' then coalesce(c.actor, 'waybill') else c.actor end as cancelled_by,
+  case when i.state = 'cancelled' and c.actor is null then 'expired before it could start' else c.detail end as cancel_reason,
+  coalesce(i.on_terminal, b.headers ->> 'waybill-on-terminal') as on_terminal,
+  b.headers ->> 'waybill-concurrency-key' as concurrency_key
+from base as b
+left join waybill.inbox as i on i.id = b.id and i.queue = b.queue
+left join waybill.worker as w on w.id = i.owner
+left join waybill.result as r on r.id = b.id and r.queue = b.queue
+left join lateral (
+  select t.fire_at, t.reason, t.detail
+  from waybill.timer as t
+  -- Inside, so that the rows of other jobs are not looked for at all.
+  where coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+    and t.id = b.id and t.queue = b.queue and t.kind = 'job'
+  order by t.dispatch desc
+  limit 1
+) as waiting on true
+left join lateral (
+  select w.priority, 'turn' as reason, 'waits in the backlog of its queue' as detail
+  from waybill.backlog as w
+  where coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
+    and w.id = b.id and w.queue = b.queue
+) as g on true
+left join lateral (
+  select f.failure_class, f.message, f.failed_at
+  from waybill.failure as f
+  where f.id = b.id and f.queue = b.queue
+  order by f.failure_id desc
+  limit 1
+) as f on true
+left join waybill.progress as p on p.id = b.id and p.queue = b.queue
+left join lateral (
+  select a.actor, a.detail
+  from waybill.audit_log as a
+  where i.cancel_requested_at is not null
+    and a.id = b.id and a.queue = b.queue and a.action in ('cancel', 'drop')
+  order by a.audit_id desc
+  limit 1
+) as c on true;
+
+comment on view waybill.job is 'The durable contract of every job: identity, payload, state, priority, owner, attempts, failure, result, times.';
+comment on column waybill.job.id is 'Job id, or id of the event that was delivered.';
+comment on column waybill.job.queue is 'Queue, or subscription of the event.';
+comment on column waybill.job.type is 'Job name, or event name.';
+comment on column waybill.job.version is 'Version of the payload''s shape.';
+comment on column waybill.job.state is 'queued, running, retry_waiting, succeeded, failed or cancelled.';
+comment on column waybill.job.relayed is 'True once the relay has published it for the first time.';
+comment on column waybill.job.payload is 'Exact text of the payload, or base64; null where it is past its retention.';
+comment on column waybill.job.payload_base64 is 'True where payload is base64.';
+comment on column waybill.job.headers is 'Headers of the application.';
+comment on column waybill.job.priority is 'Integer, higher first.';
+comment on column waybill.job.ordering_key is 'Rows of one key are published in commit order.';
+comment on column waybill.job.correlation_id is 'As the producer gave it.';
+comment on column waybill.job.attempt is 'Number of the current or last attempt; 0 before the first.';
+comment on column waybill.job.crashes is 'How often a worker died while running it.';
+comment on column waybill.job.dispatch is 'Dispatch that it was last claimed with.';
+comment on column waybill.job.deaths is 'How often it was dead-lettered.';
+comment on column waybill.job.owner is 'Worker that runs it, or ran it last (worker.id).';
+comment on column waybill.job.worker is 'Name of that worker.';
+comment on column waybill.job.enqueued_at is 'When the job was first written.';
+comment on column waybill.job.next_at is 'When it goes on; infinity: when an operator releases it.';
+comment on column waybill.job.waiting_for is 'Why it waits; see timer.reason, or turn: for its turn in a governed queue.';
+comment on column waybill.job.waiting_detail is 'The same in words.';
+comment on column waybill.job.expires_at is 'A job not started by then ends as cancelled.';
+comment on column waybill.job.started_at is 'When the current or last attempt began.';
+comment on column waybill.job.finished_at is 'When it ended.';
+comment on column waybill.job.cancel_requested_at is 'When somebody asked to cancel it.';
+comment on column waybill.job.failure_class is 'Class of the last failed attempt.';
+comment on column waybill.job.failure_message is 'Message of the last failed attempt.';
+comment on column waybill.job.failed_at is 'When the last failed attempt failed.';
+comment on column waybill.job.result is 'What its handler gave back, as JSON text.';
+comment on column waybill.job.progress_stage is 'What it is doing, as its handler last reported.';
+comment on column waybill.job.progress_done is 'Units that are done.';
+comment on column waybill.job.progress_total is 'Units in all; null where that is not known.';
+comment on column waybill.job.progress_percent is 'Part that is done; null where the total is not known.';
+comment on column waybill.job.progress_at is 'When that was reported.';
+comment on column waybill.job.stale is 'True where nobody works on it: its owner''s heartbeat has stopped, and no other worker has taken it over yet.';
+comment on column waybill.job.cancelled_by is 'Who cancelled it, or asked to; waybill where it had expired.';
+comment on column waybill.job.cancel_reason is 'Why, in that person''s words.';
+comment on column waybill.job.on_terminal is 'Event that is published when it ends; null: none.';
+comment on column waybill.job.concurrency_key is 'Whose job it is; governed queues limit and share by it.';
+`,
+  },
 ];
 
 /** Names of the files in sql/queries. */
@@ -1785,24 +2663,30 @@ export type QueryName =
   | "check_unknown_types"
   | "check_workers"
   | "claim_deliveries"
+  | "close_dependency"
   | "complete_job"
   | "complete_jobs"
   | "count_jobs"
   | "create_inbox_partition"
   | "create_outbox_partition"
+  | "declare_dependencies"
   | "declare_queue"
+  | "delay_job"
   | "dispatch_round"
   | "drop_inbox_partition"
   | "drop_outbox_partition"
+  | "edit_job"
   | "enqueue_jobs"
   | "ensure_relay"
   | "ensure_schema"
+  | "explain_job"
   | "fail_attempts"
   | "fire_leases"
   | "fire_timers"
   | "free_slots"
   | "get_backend"
   | "get_jobs"
+  | "get_queue"
   | "get_schema_version"
   | "get_server_facts"
   | "grant_shares"
@@ -1812,15 +2696,19 @@ export type QueryName =
   | "hold_shares"
   | "hold_timer"
   | "join_queues"
+  | "list_blocked_keys"
   | "list_dead_letters"
   | "list_default_inbox"
   | "list_default_outbox"
+  | "list_dependencies"
+  | "list_dependency_events"
   | "list_enqueued"
   | "list_inbox_partitions"
   | "list_jobs"
   | "list_known_queues"
   | "list_migrations"
   | "list_outbox_partitions"
+  | "list_queues"
   | "list_workers"
   | "listen_jobs"
   | "listen_wake"
@@ -1831,11 +2719,15 @@ export type QueryName =
   | "next_timer"
   | "notify_jobs"
   | "notify_wake"
+  | "open_dependency"
   | "park_dispatches"
   | "park_messages"
+  | "pause_gate"
+  | "pause_queue"
   | "prune_audit_log"
   | "prune_checkpoints"
   | "prune_dead_letters"
+  | "prune_dependency_events"
   | "prune_failures"
   | "prune_idempotency_keys"
   | "prune_inbox_default"
@@ -1843,6 +2735,7 @@ export type QueryName =
   | "prune_progress"
   | "prune_results"
   | "prune_unheard_events"
+  | "prune_waiting"
   | "prune_watches"
   | "prune_workers"
   | "read_capacity"
@@ -1861,6 +2754,7 @@ export type QueryName =
   | "read_lanes"
   | "read_late_page"
   | "read_outcomes"
+  | "read_queue_settings"
   | "read_requests"
   | "read_slots"
   | "read_unclaimed_slots"
@@ -1868,6 +2762,7 @@ export type QueryName =
   | "read_watched"
   | "read_window"
   | "record_migration"
+  | "record_outcomes"
   | "redispatch_orphans"
   | "register_worker"
   | "release_job"
@@ -1876,15 +2771,21 @@ export type QueryName =
   | "renew_term"
   | "renew_watches"
   | "renew_worker"
+  | "reprioritise_job"
   | "request_stop"
   | "rescan_outbox"
+  | "resume_gate"
+  | "resume_queue"
   | "retire_worker"
   | "retry_job"
   | "return_jobs"
   | "save_checkpoint"
   | "save_cursor"
   | "save_progress"
+  | "set_queue"
+  | "set_tier"
   | "start_inline"
+  | "step_breakers"
   | "take_term"
   | "tell_watchers"
   | "unwatch_jobs"
@@ -2330,6 +3231,34 @@ select
   c.owner::text as owner,
   coalesce(c.ended, false) as ended
 from claimed as c`,
+  close_dependency: `with input as materialized (
+  select $1::text as name, $2::text as actor, $3::text as reason
+),
+closed as (
+  update waybill.dependency as d
+  set state = 'closed',
+      manual = false,
+      reason = nullif(n.reason, ''),
+      openings = 0,
+      probe_at = null,
+      changed_at = clock_timestamp(),
+      changed_by = n.actor
+  from input as n
+  where d.name = n.name
+  returning d.name, d.state, d.reason, d.changed_by
+),
+noted as (
+  insert into waybill.dependency_event (dependency, state, reason, actor)
+  select c.name, c.state, c.reason, c.changed_by
+  from closed as c
+),
+audited as (
+  insert into waybill.audit_log (actor, action, detail)
+  select c.changed_by, 'close', concat(c.name, ': ' || c.reason)
+  from closed as c
+)
+select c.name
+from closed as c`,
   complete_job: `with completed as (
   update waybill.inbox as i
   set state = 'succeeded',
@@ -2444,6 +3373,19 @@ group by c.queue, c.state
 order by c.queue, c.state`,
   create_inbox_partition: `select waybill.create_inbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
   create_outbox_partition: `select waybill.create_outbox_partition($1::text, $2::timestamptz, $3::timestamptz, $4::integer) as done`,
+  declare_dependencies: `insert into waybill.dependency as d (name, settings)
+select r.name, r.settings
+from jsonb_to_recordset($1::jsonb) as r (name text, settings jsonb)
+where not exists (
+    select
+    from waybill.dependency as k
+    where k.name = r.name and k.settings = r.settings
+  )
+order by r.name
+on conflict (name) do update
+set settings = excluded.settings
+where d.settings is distinct from excluded.settings
+returning d.name`,
   declare_queue: `insert into waybill.queue as q (name, declared)
 values ($1::text, $2::jsonb)
 on conflict (name) do update
@@ -2451,6 +3393,89 @@ set declared = excluded.declared,
     changed_at = clock_timestamp()
 where q.declared = $3::jsonb
 returning q.name`,
+  delay_job: `with input as materialized (
+  select
+    ($1::text)::uuid as id,
+    $2::text as queue,
+    coalesce(
+      (nullif($3::text, ''))::timestamptz,
+      clock_timestamp() + (nullif($4::text, ''))::numeric * interval '1 millisecond'
+    ) as fire_at,
+    $5::text as actor,
+    nullif($6::text, '') as reason
+),
+timed as (
+  update waybill.timer as t
+  set fire_at = n.fire_at
+  from input as n
+  where t.id = n.id
+    and t.queue = n.queue
+    and t.kind = 'job'
+    and t.reason in ('delay', 'retry')
+  returning t.id, t.queue, t.fire_at
+),
+taken as (
+  delete from waybill.backlog as b
+  using input as n
+  where b.id = n.id
+    and b.queue = n.queue
+    and exists (
+      select from waybill.outbox as o where o.id = n.id and o.queue = n.queue and o.kind = 'job'
+    )
+  returning b.id, b.queue, b.dispatch, b.priority, b.payload, b.enqueued_at
+),
+moved as (
+  insert into waybill.timer as t (
+    id, queue, kind, dispatch, fire_at, reason, type, version, payload, payload_base64, headers,
+    priority, ordering_key, correlation_id, expires_at, enqueued_at
+  )
+  select
+    k.id, k.queue, 'job', k.dispatch + 1, n.fire_at, 'delay', o.type, o.version,
+    coalesce(k.payload, o.payload), o.payload_base64 and k.payload is null, o.headers,
+    k.priority, o.ordering_key, o.correlation_id, o.expires_at, k.enqueued_at
+  from taken as k
+  cross join input as n
+  cross join lateral (
+    select e.*
+    from waybill.outbox as e
+    where e.id = k.id and e.queue = k.queue and e.kind = 'job'
+    order by e.dispatch desc, e.tx desc, e.seq desc
+    limit 1
+  ) as o
+  on conflict (id, queue, kind, dispatch) do update
+  set fire_at = excluded.fire_at,
+      reason = excluded.reason,
+      detail = null,
+      parked_at = null,
+      owner = null,
+      payload = excluded.payload,
+      payload_base64 = excluded.payload_base64,
+      priority = excluded.priority
+  returning t.id, t.queue, t.fire_at
+),
+news as (
+  insert into waybill.freed (queue, changed)
+  select k.queue, array[k.id]
+  from taken as k
+),
+changed as (
+  select t.id, t.queue, t.fire_at from timed as t
+  union all
+  select m.id, m.queue, m.fire_at from moved as m
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select
+    n.actor, 'delay', n.id, n.queue,
+    concat(
+      'until ', to_char(n.fire_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), ': ' || n.reason
+    )
+  from input as n
+  where exists (select from changed)
+)
+select to_char(c.fire_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as fire_at
+from changed as c
+limit 1`,
   dispatch_round: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
@@ -2517,12 +3542,18 @@ slotted as (
   set waiting = false,
       dispatch = excluded.dispatch,
       dispatched_at = clock_timestamp()
-  returning s.id
+  returning s.id, s.queue
+),
+counted as materialized (
+  select w.queue, w.key, w.n
+  from slotted as s
+  join waybill.waiting as w on w.id = s.id and w.queue = s.queue
+  for update of w skip locked
 ),
 counted_out as (
   delete from waybill.waiting as w
-  using slotted as s
-  where w.id = s.id
+  using counted as c
+  where w.queue = c.queue and w.key = c.key and w.n = c.n
 ),
 again as materialized (
   select s.id, s.queue, r.d
@@ -2586,6 +3617,71 @@ cross join lateral (
 ) as o`,
   drop_inbox_partition: `select waybill.drop_inbox_partition($1::text, $2::timestamptz, $3::integer) as done`,
   drop_outbox_partition: `select waybill.drop_outbox_partition($1::text, $2::pg_snapshot) as done`,
+  edit_job: `with input as materialized (
+  select
+    ($1::text)::uuid as id, $2::text as queue, $3::text as payload, (nullif($4::text, ''))::integer as version,
+    $5::text as actor, nullif($6::text, '') as reason
+),
+timed as (
+  update waybill.timer as t
+  set payload = n.payload,
+      payload_base64 = false,
+      version = coalesce(n.version, t.version)
+  from input as n
+  where t.id = n.id
+    and t.queue = n.queue
+    and t.kind = 'job'
+    and t.reason in ('delay', 'retry')
+  returning t.id, t.queue, false as backlogged
+),
+waiting as (
+  update waybill.backlog as b
+  set payload = n.payload
+  from input as n
+  where b.id = n.id
+    and b.queue = n.queue
+    and (
+      n.version is null
+      or n.version = (
+        select o.version
+        from waybill.outbox as o
+        where o.id = n.id and o.queue = n.queue and o.kind = 'job'
+        order by o.dispatch desc, o.tx desc, o.seq desc
+        limit 1
+      )
+    )
+  returning b.id, b.queue, true as backlogged
+),
+changed as (
+  select t.id, t.queue, t.backlogged from timed as t
+  union all
+  select w.id, w.queue, w.backlogged from waiting as w
+),
+rewritten as (
+  update waybill.outbox as o
+  set payload = n.payload,
+      payload_base64 = false,
+      version = coalesce(n.version, o.version)
+  from input as n
+  where o.id = n.id
+    and o.queue = n.queue
+    and o.kind = 'job'
+    and exists (select from changed)
+),
+news as (
+  insert into waybill.freed (queue, changed)
+  select c.queue, array[c.id]
+  from changed as c
+  where c.backlogged
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select n.actor, 'edit', c.id, c.queue, n.reason
+  from changed as c
+  cross join input as n
+)
+select c.backlogged::text as backlogged
+from changed as c`,
   enqueue_jobs: `select id, deduplicated
 from waybill.enqueue(($1::text)::jsonb, ($2::text)::boolean)`,
   ensure_relay: `insert into waybill.relay (shard)
@@ -2615,6 +3711,222 @@ begin
   end if;
 end
 $$`,
+  explain_job: `with job as materialized (
+  select j.*
+  from waybill.job as j
+  where j.id = ($1::text)::uuid
+    and j.queue = $2::text
+  limit 1
+),
+relay as materialized (
+  select
+    r.snapshot,
+    coalesce(r.holder_name, r.holder::text) as holder,
+    coalesce(r.lease_until > clock_timestamp(), false) as held,
+    r.saved_at
+  from waybill.relay as r
+  where r.shard = 0
+),
+written as materialized (
+  select
+    o.tx, o.seq, o.dispatch, o.headers ->> 'waybill-concurrency-key' as key,
+    coalesce(pg_visible_in_snapshot(o.tx, r.snapshot), false) as relayed
+  from job as j
+  cross join relay as r
+  cross join lateral (
+    select e.tx, e.seq, e.dispatch, e.headers
+    from waybill.outbox as e
+    where e.id = j.id and e.queue = j.queue and e.kind = 'job'
+    order by e.dispatch desc, e.tx desc, e.seq desc
+    limit 1
+  ) as o
+),
+waiting as materialized (
+  select b.*
+  from waybill.backlog as b
+  where b.id = ($1::text)::uuid and b.queue = $2::text
+),
+slot as materialized (
+  select s.*
+  from waybill.slot as s
+  where s.id = ($1::text)::uuid and s.queue = $2::text
+),
+place as materialized (
+  select
+    j.id, j.queue, j.type, j.ordering_key,
+    coalesce(
+      (select w.key from waiting as w),
+      (select s.key from slot as s),
+      (select o.key from written as o),
+      j.headers ->> 'waybill-concurrency-key',
+      ''
+    ) as key,
+    coalesce((select w.place from waiting as w), (select s.place from slot as s)) as place
+  from job as j
+),
+settings as materialized (
+  select q.*
+  from waybill.queue as q
+  where q.name = $2::text
+),
+head as (
+  (
+    select s.id, 0 as rank, s.waiting, s.place
+    from waybill.slot as s
+    join place as p on s.queue = p.queue and s.ordering_key = p.ordering_key and s.id <> p.id
+  )
+  union all
+  (
+    select b.id, 1, false, b.place
+    from place as p
+    cross join lateral (
+      select b.id, b.place
+      from waybill.backlog as b
+      where b.queue = p.queue
+        and b.lane = '=' || p.ordering_key
+        and b.place < p.place
+      order by b.place
+      limit 1
+    ) as b
+  )
+  order by rank, place
+  limit 1
+),
+alive as materialized (
+  select w.id, w.name, w.state, w.running, w.blocked_ms, w.blocked_by, w.queues
+  from waybill.worker as w
+  where waybill.worker_alive(w.id)
+)
+select jsonb_build_object(
+    'now', clock_timestamp(),
+    'job', to_jsonb(j) - 'payload' - 'headers' - 'result',
+    'key', p.key,
+    'relay', (select to_jsonb(r) - 'snapshot' from relay as r),
+    'written', (
+      select jsonb_build_object(
+        'dispatch', o.dispatch,
+        'relayed', o.relayed,
+        'ahead', case
+          when not o.relayed then (
+            select count(*)
+            from (
+              select
+              from waybill.outbox as e
+              cross join relay as r
+              where e.tx >= coalesce(pg_snapshot_xmin(r.snapshot), '0'::xid8)
+                and (e.tx, e.seq) < (o.tx, o.seq)
+                and (r.snapshot is null or not pg_visible_in_snapshot(e.tx, r.snapshot))
+              limit 10000
+            ) as e
+          )
+        end
+      )
+      from written as o
+    ),
+    'queue', (
+      select to_jsonb(q) - 'declared' - 'overrides'
+      from settings as q
+    ),
+    'gates', (
+      select coalesce(jsonb_agg(to_jsonb(g)), '[]'::jsonb)
+      from waybill.queue_gate as g
+      where g.queue = p.queue
+        and ((g.kind = 'type' and g.name = p.type) or (g.kind = 'key' and g.name = p.key and p.key <> ''))
+    ),
+    'backlog', (
+      select jsonb_build_object(
+        'place', w.place,
+        'ahead', (
+          select count(*)
+          from (
+            select
+            from waybill.backlog as b
+            where b.queue = w.queue and b.lane = w.lane and b.place < w.place
+            limit 10000
+          ) as b
+        ),
+        'waiting', (
+          select count(*) from (select from waybill.backlog as b where b.queue = w.queue limit 10000) as b
+        )
+      )
+      from waiting as w
+    ),
+    'slot', (
+      select jsonb_build_object('waiting', s.waiting, 'dispatched_at', s.dispatched_at) from slot as s
+    ),
+    'head', (
+      select jsonb_build_object(
+        'id', h.id,
+        'dispatched', h.rank = 0,
+        'waiting', h.waiting,
+        'state', coalesce(i.state, 'queued'),
+        'worker', w.name,
+        'started_at', i.started_at,
+        'retry_at', t.fire_at,
+        'failure', t.detail
+      )
+      from head as h
+      left join waybill.inbox as i on i.id = h.id and i.queue = p.queue
+      left join waybill.worker as w on w.id = i.owner and i.state = 'running'
+      left join lateral (
+        select t.fire_at, t.detail
+        from waybill.timer as t
+        where t.id = h.id and t.queue = p.queue and t.kind = 'job' and t.reason = 'retry'
+        order by t.dispatch desc
+        limit 1
+      ) as t on true
+    ),
+    'used', (
+      select jsonb_build_object(
+        'queue', count(*),
+        'type', count(*) filter (where s.type = p.type),
+        'key', count(*) filter (where s.key = p.key)
+      )
+      from waybill.slot as s
+      where s.queue = p.queue
+        and s.id <> p.id
+        and not s.waiting
+    ),
+    'breakers', (
+      select coalesce(jsonb_agg(to_jsonb(d) - 'settings' order by d.name), '[]'::jsonb)
+      from settings as q
+      cross join waybill.dependency as d
+      where coalesce(q.settings -> 'dependsOn', '[]') ? d.name
+        or coalesce(q.settings #> array['types', p.type, 'dependsOn'], '[]') ? d.name
+    ),
+    'workers', (
+      select coalesce(jsonb_agg(jsonb_build_object(
+        'name', a.name,
+        'state', a.state,
+        'running', a.running,
+        'blocked_ms', a.blocked_ms,
+        'blocked_by', a.blocked_by,
+        'share', (
+          select coalesce(u.granted, u.concurrency)
+          from waybill.worker_queue as u
+          where u.worker = a.id and u.queue = p.queue
+        ),
+        'capacity', (
+          select sum(coalesce(u.granted, u.concurrency)) from waybill.worker_queue as u where u.worker = a.id
+        )
+      ) order by a.name), '[]'::jsonb)
+      from alive as a
+      where p.queue = any (a.queues)
+    ),
+    'owner', (
+      select jsonb_build_object(
+        'name', w.name,
+        'alive', exists (select from alive as a where a.id = w.id),
+        'heartbeat_age_ms', greatest(0, (extract(epoch from clock_timestamp() - w.heartbeat_at) * 1000)::bigint),
+        'blocked_ms', w.blocked_ms,
+        'blocked_by', w.blocked_by
+      )
+      from waybill.worker as w
+      where w.id = j.owner
+    )
+  )::text as facts
+from job as j
+cross join place as p`,
   fail_attempts: `with failed as (
   select f.*
   from jsonb_to_recordset(($1::text)::jsonb) as f (
@@ -2958,6 +4270,42 @@ from waybill.job as j
 where j.id = ($1::text)::uuid
   and $2::text in ('', j.queue)
 order by j.queue`,
+  get_queue: `select
+  (
+    select coalesce(jsonb_agg(to_jsonb(g) order by g.kind, g.name), '[]'::jsonb)
+    from (
+      select
+        g.kind, g.name, g.tier, g.paused_at, g.paused_by, g.pause_reason,
+        case when g.closed_until > clock_timestamp() then g.closed_until end as closed_until,
+        case when g.closed_until > clock_timestamp() then g.closed_reason end as closed_reason
+      from waybill.queue_gate as g
+      where g.queue = $1::text
+        and (g.tier is not null or g.paused_at is not null or g.closed_until > clock_timestamp())
+      order by g.kind, g.name
+      limit 10000
+    ) as g
+  )::text as gates,
+  (
+    select coalesce(jsonb_agg(to_jsonb(s) order by s.name, s.worker), '[]'::jsonb)
+    from (
+      select w.id as worker, w.name, u.concurrency, u.granted, u.held
+      from waybill.worker as w
+      left join waybill.worker_queue as u on u.worker = w.id and u.queue = $1::text
+      where $1::text = any (w.queues)
+        and waybill.worker_alive(w.id)
+    ) as s
+  )::text as shares,
+  (
+    select coalesce(jsonb_agg(to_jsonb(a) order by a.audit_id), '[]'::jsonb)
+    from (
+      select a.audit_id, a.at, a.actor, a.action, a.detail
+      from waybill.audit_log as a
+      where a.id is null
+        and a.queue = $1::text
+      order by a.audit_id desc
+      limit 20
+    ) as a
+  )::text as audit`,
   get_schema_version: `select coalesce(max(version), 0)::text as version
 from waybill.migration`,
   get_server_facts: `select
@@ -3025,7 +4373,7 @@ able as (
   where j.most is not null
   window
     queue as (partition by j.queue),
-    upto as (partition by j.queue order by j.worker)
+    upto as (partition by j.queue order by j.concurrency, j.worker)
 ),
 wanted as (
   select
@@ -3052,7 +4400,7 @@ raised as (
   from kept as k
   window
     queue as (partition by k.queue),
-    upto as (partition by k.queue order by k.worker)
+    upto as (partition by k.queue order by k.concurrency, k.worker)
 ),
 due as (
   select
@@ -3190,6 +4538,95 @@ select $1::uuid, a.queue, a.concurrency, a.held
 from jsonb_to_recordset($2::jsonb) as a (queue text, concurrency integer, held integer)
 order by a.queue
 on conflict (worker, queue) do nothing`,
+  list_blocked_keys: `with input as materialized (
+  select $1::text as queue, ($2::text)::bigint as rows_max
+),
+heads as materialized (
+  select s.id, s.queue, s.ordering_key, s.type, s.key, s.waiting, s.dispatched_at, behind.jobs
+  from waybill.slot as s
+  cross join input as n
+  cross join lateral (
+    select count(*) as jobs
+    from (
+      select
+      from waybill.backlog as b
+      where b.queue = s.queue
+        and b.lane = '=' || s.ordering_key
+        and b.id <> s.id
+      limit 10000
+    ) as b
+  ) as behind
+  where s.ordering_key is not null
+    and n.queue in ('', s.queue)
+    and (s.waiting or behind.jobs > 0)
+  order by s.dispatched_at, s.id
+  limit (select n.rows_max from input as n)
+)
+select jsonb_build_object(
+    'queue', h.queue,
+    'ordering_key', h.ordering_key,
+    'id', h.id,
+    'type', h.type,
+    'waiting', h.waiting,
+    'jobs', h.jobs,
+    'dispatched_at', h.dispatched_at,
+    'state', coalesce(i.state, 'queued'),
+    'attempt', coalesce(i.attempt, 0),
+    'started_at', i.started_at,
+    'worker', w.name,
+    'retry_at', t.fire_at,
+    'failure_message', f.message,
+    'failed_at', f.failed_at,
+    'paused', case
+      when q.paused_at is not null then 'queue'
+      when exists (
+        select from waybill.queue_gate as g
+        where g.queue = h.queue and g.kind = 'type' and g.name = h.type and g.paused_at is not null
+      ) then 'type'
+      when exists (
+        select from waybill.queue_gate as g
+        where g.queue = h.queue and g.kind = 'key' and g.name = h.key and g.paused_at is not null
+      ) then 'key'
+    end,
+    'closed_until', greatest(
+      case when q.closed_until > clock_timestamp() then q.closed_until end,
+      (
+        select max(g.closed_until)
+        from waybill.queue_gate as g
+        where g.queue = h.queue
+          and ((g.kind = 'type' and g.name = h.type) or (g.kind = 'key' and g.name = h.key))
+          and g.closed_until > clock_timestamp()
+      )
+    ),
+    'breaker', (
+      select min(d.name)
+      from waybill.dependency as d
+      where d.state <> 'closed'
+        and (
+          coalesce(q.settings -> 'dependsOn', '[]') ? d.name
+          or coalesce(q.settings #> array['types', h.type, 'dependsOn'], '[]') ? d.name
+        )
+    )
+  )::text as blocked
+from heads as h
+left join waybill.queue as q on q.name = h.queue
+left join waybill.inbox as i on i.id = h.id and i.queue = h.queue
+left join waybill.worker as w on w.id = i.owner and i.state = 'running'
+left join lateral (
+  select t.fire_at
+  from waybill.timer as t
+  where t.id = h.id and t.queue = h.queue and t.kind = 'job' and t.reason = 'retry'
+  order by t.dispatch desc
+  limit 1
+) as t on true
+left join lateral (
+  select f.message, f.failed_at
+  from waybill.failure as f
+  where f.id = h.id and f.queue = h.queue
+  order by f.failure_id desc
+  limit 1
+) as f on true
+order by h.dispatched_at, h.id`,
   list_dead_letters: `with input as materialized (
   select
     $1::text as queue,
@@ -3225,6 +4662,36 @@ order by day`,
   list_default_outbox: `select distinct date_trunc('day', o.created_at, 'UTC') as day
 from waybill.outbox_default as o
 order by day`,
+  list_dependencies: `select (
+    to_jsonb(d) || jsonb_build_object(
+      'probe_in_ms', case
+        when d.probe_at is not null
+        then greatest(0, (extract(epoch from d.probe_at - clock_timestamp()) * 1000)::bigint)
+      end,
+      'succeeded', n.succeeded,
+      'failed', n.failed
+    )
+  )::text as dependency
+from waybill.dependency as d
+cross join lateral (
+  select coalesce(sum(o.succeeded), 0) as succeeded, coalesce(sum(o.failed), 0) as failed
+  from waybill.dependency_outcome as o
+  where o.dependency = d.name
+    and o.since = d.changed_at
+    and o.second > clock_timestamp() - (d.settings ->> 'windowMs')::double precision * interval '1 millisecond'
+) as n
+where $1::text in ('', d.name)
+order by d.name
+limit 10000`,
+  list_dependency_events: `with input as materialized (
+  select $1::text as name, ($2::text)::bigint as before, ($3::text)::bigint as rows_max
+)
+select to_jsonb(e)::text as event
+from waybill.dependency_event as e
+where e.dependency = (select n.name from input as n)
+  and e.event_id < (select n.before from input as n)
+order by e.event_id desc
+limit (select n.rows_max from input as n)`,
   list_enqueued: `with enqueued as (
   select
     o.id, o.kind, coalesce(o.queue, '') as queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
@@ -3256,7 +4723,8 @@ select
   e.version::text as version,
   e.payload::text as payload,
   e.payload_base64::text as base64,
-  nullif(e.headers - 'waybill-on-terminal', '{}'::jsonb)::text as headers,
+  nullif(e.headers - '{waybill-on-terminal,waybill-concurrency-key}'::text[], '{}'::jsonb)::text as headers,
+  e.headers ->> 'waybill-concurrency-key' as concurrency,
   case when e.kind = 'job' then e.headers ->> 'waybill-on-terminal' end as terminal,
   e.priority::text as priority,
   e.ordering_key::text as ordering,
@@ -3393,6 +4861,84 @@ order by migration.version`,
   p.upper_bound::timestamptz as upper,
   clock_timestamp() as now
 from waybill.list_partitions('waybill.outbox') as p`,
+  list_queues: `with input as materialized (
+  select $1::text as name
+),
+alive as materialized (
+  select w.id, w.queues
+  from waybill.worker as w
+  where waybill.worker_alive(w.id)
+),
+known as (
+  select q.name from waybill.queue as q
+  union
+  select g.queue from waybill.queue_gate as g
+  union
+  select unnest(a.queues) from alive as a
+),
+waiting as (
+  select b.queue, count(*) as jobs
+  from waybill.backlog as b
+  cross join input as n
+  where n.name in ('', b.queue)
+  group by b.queue
+),
+dispatched as (
+  select
+    s.queue,
+    count(*) filter (where not s.waiting) as jobs,
+    count(*) filter (where s.waiting) as blocked
+  from waybill.slot as s
+  cross join input as n
+  where n.name in ('', s.queue)
+  group by s.queue
+),
+gates as (
+  select
+    g.queue,
+    count(*) filter (where g.kind = 'type' and g.paused_at is not null) as types,
+    count(*) filter (where g.kind = 'key' and g.paused_at is not null) as keys
+  from waybill.queue_gate as g
+  group by g.queue
+),
+shares as (
+  select w.queue, sum(w.concurrency) as capacity
+  from waybill.worker_queue as w
+  join alive as a on a.id = w.worker
+  group by w.queue
+)
+select (
+    jsonb_build_object(
+      'name', k.name,
+      'governed', coalesce(q.governed, false),
+      'declared', coalesce(q.declared, '{}'),
+      'overrides', coalesce(q.overrides, '{}'),
+      'settings', coalesce(q.settings, '{}'),
+      'paused_at', q.paused_at,
+      'paused_by', q.paused_by,
+      'pause_reason', q.pause_reason,
+      'closed_until', case when q.closed_until > clock_timestamp() then q.closed_until end,
+      'closed_reason', case when q.closed_until > clock_timestamp() then q.closed_reason end,
+      'changed_at', q.changed_at,
+      'waiting', coalesce(b.jobs, 0),
+      'dispatched', coalesce(d.jobs, 0),
+      'blocked', coalesce(d.blocked, 0),
+      'paused_types', coalesce(g.types, 0),
+      'paused_keys', coalesce(g.keys, 0),
+      'workers', (select count(*) from alive as a where k.name = any (a.queues)),
+      'capacity', s.capacity
+    )
+  )::text as queue
+from known as k
+cross join input as n
+left join waybill.queue as q on q.name = k.name
+left join waiting as b on b.queue = k.name
+left join dispatched as d on d.queue = k.name
+left join gates as g on g.queue = k.name
+left join shares as s on s.queue = k.name
+where n.name in ('', k.name)
+order by k.name
+limit 10000`,
   list_workers: `with input as materialized (
   select ($1::text)::boolean as dead, ($2::text)::boolean as counting
 ),
@@ -3460,6 +5006,34 @@ order by t.fire_at
 limit 1`,
   notify_jobs: `select pg_notify(replace('waybill.job', '"', ''), $1::text)::text as told`,
   notify_wake: `select pg_notify($1::text, '')`,
+  open_dependency: `with input as materialized (
+  select $1::text as name, $2::text as actor, $3::text as reason
+),
+opened as (
+  update waybill.dependency as d
+  set state = 'open',
+      manual = true,
+      reason = nullif(n.reason, ''),
+      openings = 0,
+      probe_at = null,
+      changed_at = clock_timestamp(),
+      changed_by = n.actor
+  from input as n
+  where d.name = n.name
+  returning d.name, d.state, d.reason, d.changed_by
+),
+noted as (
+  insert into waybill.dependency_event (dependency, state, reason, actor)
+  select o.name, o.state, o.reason, o.changed_by
+  from opened as o
+),
+audited as (
+  insert into waybill.audit_log (actor, action, detail)
+  select o.changed_by, 'open', concat(o.name, ': ' || o.reason)
+  from opened as o
+)
+select o.name
+from opened as o`,
   park_dispatches: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
@@ -3560,6 +5134,52 @@ parked as (
 )
 select p.id::text as id, p.queue, p.dispatch
 from parked as p`,
+  pause_gate: `with input as materialized (
+  select
+    $1::text as queue, $2::text as kind, $3::text as name, $4::text as actor, nullif($5::text, '') as reason
+),
+paused as (
+  insert into waybill.queue_gate as g (queue, kind, name, paused_at, paused_by, pause_reason)
+  select n.queue, n.kind, n.name, clock_timestamp(), n.actor, n.reason
+  from input as n
+  on conflict (queue, kind, name) do update
+  set paused_at = excluded.paused_at,
+      paused_by = excluded.paused_by,
+      pause_reason = excluded.pause_reason
+  where g.paused_at is null
+  returning g.queue, g.kind, g.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'pause', p.queue, concat(p.kind, ' ', p.name, ': ' || n.reason)
+  from paused as p
+  cross join input as n
+)
+select p.name
+from paused as p`,
+  pause_queue: `with input as materialized (
+  select $1::text as name, $2::text as actor, nullif($3::text, '') as reason
+),
+paused as (
+  insert into waybill.queue as q (name, paused_at, paused_by, pause_reason)
+  select n.name, clock_timestamp(), n.actor, n.reason
+  from input as n
+  on conflict (name) do update
+  set paused_at = excluded.paused_at,
+      paused_by = excluded.paused_by,
+      pause_reason = excluded.pause_reason,
+      changed_at = clock_timestamp()
+  where q.paused_at is null
+  returning q.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'pause', p.name, n.reason
+  from paused as p
+  cross join input as n
+)
+select p.name
+from paused as p`,
   prune_audit_log: `with old as materialized (
   select a.audit_id
   from waybill.audit_log as a
@@ -3615,6 +5235,16 @@ where c.id = o.id and c.queue = o.queue and c.number = o.number`,
 delete from waybill.dead_letter as t
 using old as o
 where t.id = o.id and t.queue = o.queue`,
+  prune_dependency_events: `with old as materialized (
+  select e.event_id
+  from waybill.dependency_event as e
+  where e.at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+  order by e.event_id
+  limit $2::integer
+)
+delete from waybill.dependency_event as e
+using old as o
+where e.event_id = o.event_id`,
   prune_failures: `with old as materialized (
   select t.failure_id
   from waybill.failure as t
@@ -3637,7 +5267,7 @@ where t.failure_id = o.failure_id`,
     select k.type, k.key
     from waybill.idempotency_key as k
     where k.expires_at is null
-      and waybill.job_ended(k.job_id)
+      and case k.mode when 'until_start' then waybill.job_started(k.job_id) else waybill.job_ended(k.job_id) end
     limit $1::integer
   )
 )
@@ -3645,7 +5275,11 @@ delete from waybill.idempotency_key as k
 using old as o
 where k.type = o.type
   and k.key = o.key
-  and (k.expires_at <= statement_timestamp() or (k.expires_at is null and waybill.job_ended(k.job_id)))`,
+  and case k.mode
+    when 'for_a_time' then k.expires_at <= statement_timestamp()
+    when 'until_start' then waybill.job_started(k.job_id)
+    else waybill.job_ended(k.job_id)
+  end`,
   prune_inbox_default: `with old as materialized (
   select i.id, i.queue
   from waybill.inbox_default as i
@@ -3715,6 +5349,21 @@ where t.id = o.id and t.queue = o.queue`,
 delete from waybill.timer as t
 using old as o
 where t.id = o.id and t.queue = o.queue and t.kind = o.kind and t.dispatch = o.dispatch`,
+  prune_waiting: `with old as materialized (
+  select w.queue, w.key, w.n
+  from waybill.waiting as w
+  where not exists (
+      select from waybill.queue as q where q.name = w.queue and q.settings -> 'maxWaiting' is not null
+    )
+    or exists (select from waybill.inbox as i where i.id = w.id and i.queue = w.queue)
+  limit $1::integer
+  for update of w skip locked
+)
+delete from waybill.waiting as w
+using old as o
+where w.queue = o.queue
+  and w.key = o.key
+  and w.n = o.n`,
   prune_watches: `with old as materialized (
   select w.id, w.watcher
   from waybill.watch as w
@@ -4110,6 +5759,12 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
 select i.id::text as id, i.queue, i.state, i.token::text as token, i.deaths, i.attempt
 from asked as a
 join waybill.inbox as i on i.id = a.id and i.queue = a.queue`,
+  read_queue_settings: `select
+  coalesce(q.declared, '{}'::jsonb)::text as declared,
+  coalesce(q.overrides, '{}'::jsonb)::text as overrides,
+  (select coalesce(jsonb_agg(d.name order by d.name), '[]'::jsonb) from waybill.dependency as d)::text as dependencies
+from (select $1::text as name) as n
+left join waybill.queue as q on q.name = n.name`,
   read_requests: `with asked as (
   select i.id, i.queue, i.cancel_requested_at, i.token <> a.token as lost
   from jsonb_to_recordset($2::jsonb) as a (id uuid, queue text, token bigint)
@@ -4244,6 +5899,35 @@ from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
   record_migration: `insert into waybill.migration (version, name, hash)
 values (:version, ':name', ':hash')`,
+  record_outcomes: `with relaxed as materialized (
+  select set_config('synchronous_commit', 'off', true) as value
+),
+told as materialized (
+  select d.name, d.changed_at, r.attempts,
+    case
+      when r.failure_class is null then false
+      when d.settings -> 'classes' ? r.failure_class then true
+      when r.failure_class not in ('crashed', 'expired', 'no_handler', 'undecodable') then false
+    end as failed
+  from jsonb_to_recordset($1::jsonb) as r (
+    dependency text, failure_class text, age_ms double precision, attempts integer
+  )
+  join waybill.dependency as d on d.name = r.dependency
+  cross join relaxed as x
+  where x.value = 'off'
+    and statement_timestamp() - r.age_ms * interval '1 millisecond' >= d.changed_at
+)
+insert into waybill.dependency_outcome as o (dependency, since, second, succeeded, failed)
+select t.name, t.changed_at, date_trunc('second', statement_timestamp()),
+  coalesce(sum(t.attempts) filter (where not t.failed), 0),
+  coalesce(sum(t.attempts) filter (where t.failed), 0)
+from told as t
+where t.failed is not null
+group by t.name, t.changed_at
+order by t.name, t.changed_at
+on conflict (dependency, since, second) do update
+set succeeded = o.succeeded + excluded.succeeded,
+    failed = o.failed + excluded.failed`,
   redispatch_orphans: `with abandoned as materialized (
   select i.id, i.queue, i.dispatch
   from waybill.inbox as i
@@ -4325,7 +6009,7 @@ released as (
   where t.id = n.id
     and n.queue in ('', t.queue)
     and t.reason <> 'lease'
-    and (t.fire_at = 'infinity' or t.reason in ('no_handler', 'unroutable', 'nacked', 'refused'))
+    and (t.fire_at = 'infinity' or t.reason in ('delay', 'retry', 'no_handler', 'unroutable', 'nacked', 'refused'))
   returning t.id, t.queue, t.reason
 ),
 noted as (
@@ -4395,6 +6079,58 @@ set lease_until = clock_timestamp() + $2::double precision * interval '1 millise
 where w.id = $1::uuid
   and w.lease_until > clock_timestamp()
 returning w.id::text as id`,
+  reprioritise_job: `with input as materialized (
+  select
+    ($1::text)::uuid as id, $2::text as queue, ($3::text)::integer as priority, $4::text as actor,
+    nullif($5::text, '') as reason
+),
+timed as (
+  update waybill.timer as t
+  set priority = n.priority
+  from input as n
+  where t.id = n.id
+    and t.queue = n.queue
+    and t.kind = 'job'
+    and t.reason not in ('held', 'lease')
+  returning t.id, t.queue, false as backlogged
+),
+waiting as (
+  update waybill.backlog as b
+  set priority = n.priority
+  from input as n
+  where b.id = n.id
+    and b.queue = n.queue
+  returning b.id, b.queue, true as backlogged
+),
+changed as (
+  select t.id, t.queue, t.backlogged from timed as t
+  union all
+  select w.id, w.queue, w.backlogged from waiting as w
+),
+rewritten as (
+  update waybill.outbox as o
+  set priority = n.priority
+  from input as n
+  where o.id = n.id
+    and o.queue = n.queue
+    and o.kind = 'job'
+    and exists (select from changed)
+),
+news as (
+  insert into waybill.freed (queue, changed)
+  select c.queue, array[c.id]
+  from changed as c
+  where c.backlogged
+),
+noted as (
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select n.actor, 'reprioritise', c.id, c.queue, concat('priority ', n.priority, ': ' || n.reason)
+  from changed as c
+  cross join input as n
+  limit 1
+)
+select c.backlogged::text as backlogged
+from changed as c`,
   request_stop: `with input as materialized (
   select $1::text as request, ($2::text)::jsonb as ids, $3::text as actor, $4::text as reason
 ),
@@ -4463,6 +6199,72 @@ set snapshot = '4:4:',
 from counted as c, term as t
 where r.shard = 0
 returning c.rows::text as rows`,
+  resume_gate: `with input as materialized (
+  select
+    $1::text as queue, $2::text as kind, $3::text as name, $4::text as actor, nullif($5::text, '') as reason
+),
+deleted as (
+  delete from waybill.queue_gate as g
+  using input as n
+  where g.queue = n.queue
+    and g.kind = n.kind
+    and g.name = n.name
+    and g.tier is null
+    and (g.paused_at is not null or g.closed_until > clock_timestamp())
+  returning g.queue, g.kind, g.name
+),
+updated as (
+  update waybill.queue_gate as g
+  set paused_at = null,
+      paused_by = null,
+      pause_reason = null,
+      closed_until = null,
+      closed_reason = null
+  from input as n
+  where g.queue = n.queue
+    and g.kind = n.kind
+    and g.name = n.name
+    and g.tier is not null
+    and (g.paused_at is not null or g.closed_until > clock_timestamp())
+  returning g.queue, g.kind, g.name
+),
+resumed as (
+  select d.queue, d.kind, d.name from deleted as d
+  union all
+  select u.queue, u.kind, u.name from updated as u
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'resume', r.queue, concat(r.kind, ' ', r.name, ': ' || n.reason)
+  from resumed as r
+  cross join input as n
+)
+select r.name
+from resumed as r`,
+  resume_queue: `with input as materialized (
+  select $1::text as name, $2::text as actor, nullif($3::text, '') as reason
+),
+resumed as (
+  update waybill.queue as q
+  set paused_at = null,
+      paused_by = null,
+      pause_reason = null,
+      closed_until = null,
+      closed_reason = null,
+      changed_at = clock_timestamp()
+  from input as n
+  where q.name = n.name
+    and (q.paused_at is not null or q.closed_until > clock_timestamp())
+  returning q.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'resume', r.name, n.reason
+  from resumed as r
+  cross join input as n
+)
+select r.name
+from resumed as r`,
   retire_worker: `with shares as (
   delete from waybill.worker_queue as s
   where s.worker = $1::uuid
@@ -4608,6 +6410,83 @@ set attempt = excluded.attempt,
     total = excluded.total,
     reported_at = excluded.reported_at
 returning p.id::text as id, p.queue`,
+  set_queue: `with input as materialized (
+  select
+    $1::text as name, ($2::text)::jsonb as declared, ($3::text)::jsonb as overrides,
+    ($4::text)::jsonb as changed, $5::text as actor, $6::text as detail
+),
+written as (
+  insert into waybill.queue as q (name, overrides)
+  select n.name, n.changed
+  from input as n
+  on conflict (name) do update
+  set overrides = excluded.overrides,
+      changed_at = clock_timestamp()
+  where q.declared = (select n.declared from input as n)
+    and q.overrides = (select n.overrides from input as n)
+  returning q.name
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select n.actor, 'set', w.name, n.detail
+  from written as w
+  cross join input as n
+)
+select w.name
+from written as w`,
+  set_tier: `with input as materialized (
+  select
+    $1::text as queue, $2::text as name, nullif($3::text, '') as tier, $4::text as actor,
+    nullif($5::text, '') as reason
+),
+allowed as (
+  select n.*
+  from input as n
+  where n.tier is null
+    or exists (
+      select
+      from waybill.queue as q
+      where q.name = n.queue
+        and q.settings #> '{keys,tiers}' ? n.tier
+    )
+),
+deleted as (
+  delete from waybill.queue_gate as g
+  using allowed as a
+  where a.tier is null
+    and g.queue = a.queue
+    and g.kind = 'key'
+    and g.name = a.name
+    and g.paused_at is null
+    and (g.closed_until is null or g.closed_until <= statement_timestamp())
+),
+untiered as (
+  update waybill.queue_gate as g
+  set tier = null
+  from allowed as a
+  where a.tier is null
+    and g.queue = a.queue
+    and g.kind = 'key'
+    and g.name = a.name
+    and (g.paused_at is not null or g.closed_until > statement_timestamp())
+),
+tiered as (
+  insert into waybill.queue_gate as g (queue, kind, name, tier)
+  select a.queue, 'key', a.name, a.tier
+  from allowed as a
+  where a.tier is not null
+  on conflict (queue, kind, name) do update
+  set tier = excluded.tier
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select
+    a.actor, 'set', a.queue,
+    concat('key ', a.name, ': ', coalesce('tier ' || a.tier, 'no tier'), ', ' || a.reason)
+  from allowed as a
+)
+select a.name
+from allowed as a`,
   start_inline: `insert into waybill.inbox as i (id, queue, type, state, attempt, dispatch, enqueued_at, started_at, on_terminal)
 values (
   ($1::text)::uuid, $2::text, $3::text, 'running', ($4::text)::integer, 1,
@@ -4618,6 +6497,99 @@ set state = 'running',
     attempt = excluded.attempt,
     token = i.token + 1
 returning i.token::text as token`,
+  step_breakers: `with term as materialized (
+  select r.epoch
+  from waybill.relay as r
+  where r.shard = 0 and r.epoch = $1::bigint and r.lease_until is not null
+),
+counted as materialized (
+  select d.name, d.settings, d.state, d.manual, d.reason, d.probe_at, d.changed_at,
+    coalesce(sum(o.failed), 0) as failed,
+    coalesce(sum(o.succeeded + o.failed), 0) as attempts
+  from term as t
+  cross join waybill.dependency as d
+  left join waybill.dependency_outcome as o
+    on o.dependency = d.name
+    and o.since = d.changed_at
+    and (
+      d.state <> 'closed'
+      or o.second > statement_timestamp() - (d.settings ->> 'windowMs')::double precision * interval '1 millisecond'
+    )
+  group by d.name
+),
+decided as materialized (
+  select c.name, c.changed_at, c.failed, c.attempts,
+    case
+      when c.state = 'closed'
+        and c.failed > 0
+        and c.attempts >= (c.settings ->> 'minimum')::integer
+        and c.failed >= (c.settings ->> 'failureRate')::numeric * c.attempts
+      then 'open'
+      when c.state = 'open' and not c.manual and c.probe_at <= statement_timestamp() then 'half_open'
+      when c.state = 'half_open' and c.failed > 0 then 'open'
+      when c.state = 'half_open' and c.attempts > 0 then 'closed'
+    end as next
+  from counted as c
+),
+moved as (
+  update waybill.dependency as d
+  set state = coalesce(x.next, d.state),
+      reason = case
+        when x.next is null then d.reason
+        when x.next = 'half_open' then 'a probe is due'
+        when x.next = 'closed' then 'a probe succeeded'
+        when d.state = 'half_open' then 'a probe failed'
+        else format(
+          '%s of %s attempts failed within %s s',
+          x.failed, x.attempts, trim_scale((d.settings ->> 'windowMs')::numeric / 1000)
+        )
+      end,
+      openings = case x.next when 'open' then d.openings + 1 when 'closed' then 0 else d.openings end,
+      probe_at = case
+        when x.next = 'open' then statement_timestamp() + interval '1 millisecond' * least(
+          (d.settings ->> 'openMaxMs')::double precision,
+          (d.settings ->> 'openMs')::double precision * power(2, least(d.openings, 30))
+        )
+        when x.next is null and d.probe_at is not null then least(
+          d.probe_at,
+          statement_timestamp() + interval '1 millisecond' * (d.settings ->> 'openMaxMs')::double precision
+        )
+      end,
+      changed_at = statement_timestamp(),
+      changed_by = case when x.next is null then d.changed_by else 'waybill' end
+  from decided as x
+  where d.name = x.name
+    and d.changed_at = x.changed_at
+    and (x.next is not null or d.changed_at > statement_timestamp())
+  returning d.name, d.state, d.reason, d.probe_at, x.next
+),
+noted as (
+  insert into waybill.dependency_event (dependency, state, reason, actor)
+  select m.name, m.state, m.reason, 'waybill'
+  from moved as m
+  where m.next is not null
+  order by m.name
+),
+forgotten as (
+  delete from waybill.dependency_outcome as o
+  using counted as c
+  where o.dependency = c.name
+    and (
+      o.since <> c.changed_at
+      or o.second < statement_timestamp() - (c.settings ->> 'windowMs')::double precision * interval '1 millisecond'
+      or o.second > statement_timestamp() + interval '1 minute'
+    )
+)
+select
+  c.name,
+  coalesce(m.state, c.state) as state,
+  case when m.name is null then c.reason else m.reason end as reason,
+  (
+    extract(epoch from case when m.name is null then c.probe_at else m.probe_at end - statement_timestamp()) * 1000
+  )::double precision as "probeMs"
+from counted as c
+left join moved as m on m.name = c.name
+order by c.name`,
   take_term: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'

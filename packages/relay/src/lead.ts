@@ -5,12 +5,12 @@
  */
 
 import type { Logger } from "@waybill/core";
-import { createFlowStore } from "@waybill/postgres";
+import { createDependencyStore, createFlowStore, createGovernorStore } from "@waybill/postgres";
 import { type BrokerConnection, names as namesOf } from "@waybill/rabbitmq";
+import { Breakers } from "./breakers.ts";
 import { CursorSaver } from "./cursor-saver.ts";
 import { DeadOwners } from "./dead-owners.ts";
 import type { Destinations } from "./destinations.ts";
-import { createGovernorStore } from "@waybill/postgres";
 import { Governor } from "./governed/governor.ts";
 import { Dispatcher, type PublishCounts } from "./dispatcher.ts";
 import type { ResolvedRelayOptions } from "./options.ts";
@@ -223,7 +223,7 @@ function startUpkeep(
   wakeUp: WakeUp,
   signal: AbortSignal,
 ): readonly Promise<void>[] {
-  const { options, database, logger, random, failpoint } = context;
+  const { options, database, logger, random, failpoint, term } = context;
   const { store } = database;
   const patiently = async <T>(work: (patient: typeof store) => Promise<T>): Promise<T> => {
     const session = await database.openPatientSession();
@@ -251,6 +251,15 @@ function startUpkeep(
     prepare: !database.pooled,
   });
   const shares = new ShareGrants(flow, context.term.epoch);
+  const breakers = new Breakers({
+    store: createDependencyStore(database.pool, {
+      schema: options.schema,
+      prepare: !database.pooled,
+    }),
+    epoch: term.epoch,
+    logger,
+    onChanged: () => wakeUp.hint(),
+  });
   const start = (
     name: string,
     work: () => Promise<number>,
@@ -285,5 +294,6 @@ function startUpkeep(
     // Apart: looking through a large inbox takes longer than a lease may wait.
     start("leases of dead owners", () => owners.fireLeases()),
     start("jobs of dead owners", () => owners.sweep()),
+    start("breakers", () => breakers.step()),
   ];
 }

@@ -35,12 +35,14 @@ export async function prune(options: PrunerOptions): Promise<number> {
     return deleted;
   };
   await repeat(() => store.pruneIdempotencyKeys(batch));
+  await repeat(() => store.pruneWaiting(batch));
   await repeat(() => store.prune("failures", historyRetentionMs, batch));
   await repeat(() => store.prune("results", historyRetentionMs, batch));
   await repeat(() => store.prune("dead_letters", historyRetentionMs, batch));
   await repeat(() => store.prune("checkpoints", historyRetentionMs, batch));
   await repeat(() => store.prune("progress", historyRetentionMs, batch));
   await repeat(() => store.prune("audit_log", historyRetentionMs, batch));
+  await repeat(() => store.prune("dependency_events", historyRetentionMs, batch));
   await repeat(() => store.prune("watches", deadWatchMs, batch));
   await repeat(() => store.prune("workers", deadWorkerMs, batch));
   const unheard = await repeat(() => store.prune("unheard_events", historyRetentionMs, batch));

@@ -69,7 +69,7 @@ function envelopeOf({ row, queue }: Runnable): Envelope {
     expiresAt: job.expiresAt ?? null,
     runAt: null,
     onTerminal: job.onTerminal ?? null,
-    concurrencyKey: null,
+    concurrencyKey: job.concurrencyKey ?? null,
     slot: null,
     headers: job.headers,
     payload: row.body,

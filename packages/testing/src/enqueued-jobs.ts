@@ -18,6 +18,7 @@ export interface EnqueuedJob<Payload = unknown> {
   readonly headers: Readonly<Record<string, string>>;
   readonly priority: number;
   readonly orderingKey: string | undefined;
+  readonly concurrencyKey: string | undefined;
   readonly correlationId: string | undefined;
   /** Of kind `route`. */
   readonly route: { readonly exchange: string; readonly routingKey: string } | undefined;
@@ -85,6 +86,7 @@ function fromRow(row: Row): EnqueuedRow {
     headers: JSON.parse(text(row, "headers") ?? "{}") as Record<string, string>,
     priority: Number(text(row, "priority") ?? 0),
     orderingKey: text(row, "ordering"),
+    concurrencyKey: text(row, "concurrency"),
     correlationId: text(row, "correlation"),
     route:
       exchange === undefined ? undefined : { exchange, routingKey: text(row, "routing") ?? "" },

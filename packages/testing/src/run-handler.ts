@@ -25,6 +25,8 @@ export interface RunHandlerOptions<Tx> {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** @default none */
   readonly correlationId?: string | undefined;
+  /** @default none */
+  readonly concurrencyKey?: string | undefined;
   /** Of an event: which of the worker's subscriptions; needed only where there are several. */
   readonly subscription?: string | undefined;
   /** What an earlier attempt is to have saved. @default none */
@@ -96,7 +98,7 @@ export async function runHandler<Tx, D extends JobDefinition | EventDefinition>(
     expiresAt: null,
     runAt: null,
     onTerminal: null,
-    concurrencyKey: null,
+    concurrencyKey: options.concurrencyKey ?? null,
     slot: null,
     headers: options.headers ?? {},
     payload: await bodyOf(job.name, job.payload, payload),

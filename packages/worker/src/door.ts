@@ -32,6 +32,10 @@ export class Door {
   }
 
   open(reason: ShutReason): void {
-    if (this.#reasons.delete(reason) && this.isOpen) this.#consumer.resume();
+    if (!this.#reasons.delete(reason)) return;
+    const [left] = this.#reasons;
+    if (left === undefined) this.#consumer.resume();
+    // It shows the reason that is left.
+    else void this.#consumer.pause(left, left === "slots taken");
   }
 }

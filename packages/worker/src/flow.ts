@@ -6,7 +6,7 @@
  */
 
 import type { Envelope, Logger, QueueSettings } from "@waybill/core";
-import type { FlowReading, FlowStore, QueueShare } from "@waybill/postgres";
+import type { FlowReading, FlowStore, WorkerShare } from "@waybill/postgres";
 import { LoopPause } from "./loop-pause.ts";
 
 /** Milliseconds between two looks: with the relay's, a change is here within a second. */
@@ -30,7 +30,7 @@ export interface FlowViewOptions {
   /** Called after each look, before the shares are settled. */
   readonly onLook: () => void;
   /** Takes the shares as they were read; resolves to true where news of them is awaited. */
-  readonly onShares: (worker: string, shares: readonly QueueShare[]) => Promise<boolean>;
+  readonly onShares: (worker: string, shares: readonly WorkerShare[]) => Promise<boolean>;
 }
 
 /** Why a queue's deliveries are not to be taken. */

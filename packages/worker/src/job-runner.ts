@@ -20,6 +20,7 @@ import {
 import type { CancelRequest, ClaimedRow, FailureRecord, JobRef, OwnedJob } from "@waybill/postgres";
 import { Attempt } from "./attempt.ts";
 import type { AttemptEnvironment, AttemptOutcome } from "./attempt-parts.ts";
+import type { WorkerDependencies } from "./dependencies.ts";
 import { Holding } from "./holding.ts";
 import type { Incoming } from "./incoming.ts";
 import type { News } from "./news.ts";
@@ -51,6 +52,8 @@ export interface ClaimedJob<Tx> {
 /** A job on its way from claim to ack. */
 interface Flight<Tx> extends ClaimedJob<Tx> {
   readonly holding: Holding;
+  /** By the monotonic clock. */
+  readonly startedAt: number;
 }
 
 /** Options of {@link JobRunner}. */
@@ -60,6 +63,7 @@ export interface JobRunnerOptions<Tx> {
   readonly news: Pick<News, "changed">;
   /** Whether an ordering key waits for the retry of this job. */
   readonly blocksOrder: (envelope: Envelope, attempt: number) => boolean;
+  readonly outcomes: Pick<WorkerDependencies, "note">;
   /** Milliseconds that a delivery is held; see Holding. */
   readonly holdMs: number;
   /** The job goes on without its delivery. */
@@ -188,7 +192,7 @@ export class JobRunner<Tx> {
       onLeased: () => this.#options.onLeased(incoming),
       onLost: () => this.#attempts.get(incoming.key)?.stop(new LeaseLostError(row.id)),
     });
-    return { ...job, holding };
+    return { ...job, holding, startedAt: performance.now() };
   }
 
   #watchLeftBehind(attempt: Attempt<Tx>): void {
@@ -323,7 +327,7 @@ export class JobRunner<Tx> {
   }
 
   #report(
-    job: ClaimedJob<Tx>,
+    job: Flight<Tx>,
     state: Settled,
     failure: Failure | undefined,
     durationMs: number,
@@ -331,6 +335,7 @@ export class JobRunner<Tx> {
   ): void {
     const { row, registration } = job;
     const rounded = Math.round(durationMs);
+    this.#options.outcomes.note(job, state, failure);
     attemptChannel.publish({
       jobId: row.id,
       jobName: registration.name,

@@ -7,6 +7,8 @@ import {
   type ConfigIssue,
   type DecoderName,
   decoderNames,
+  type DependencyDefinition,
+  isDependency,
   type Logger,
   parseOptions,
   type QueueDefinition,
@@ -130,6 +132,12 @@ export interface WorkerOptions<Tx> {
   readonly blockedMaxMs?: number | undefined;
   /** When the worker ends by itself. @default never */
   readonly recycle?: RecycleOptions | undefined;
+  /**
+   * Every dependency that a job or queue of this worker names in `dependsOn`; written into the database
+   * at its start, where the settings of the worker hold that started last.
+   * @default []
+   */
+  readonly dependencies?: readonly DependencyDefinition[] | undefined;
 }
 
 /** Options with every default filled in. */
@@ -165,6 +173,7 @@ export interface ResolvedWorkerOptions {
   readonly blockedWarnMs: number;
   readonly blockedMaxMs: number;
   readonly recycle: RecycleOptions;
+  readonly dependencies: readonly DependencyDefinition[];
 }
 
 /** Concurrency of a subscription that `queues` does not list. */
@@ -290,6 +299,16 @@ const workerOptions: z.ZodType<
       .max(24 * hour)
       .default(300_000),
     recycle: recycleOptions.default({}),
+    dependencies: z
+      .array(
+        z.custom<DependencyDefinition>(isDependency, {
+          message: "expected a dependency made by defineDependency",
+        }),
+      )
+      .refine((given) => new Set(given.map(({ name }) => name)).size === given.length, {
+        message: "names a dependency twice",
+      })
+      .default([]),
   })
   .superRefine((options, context) => {
     for (const { path, message } of [...contradictions(options), ...misnamed(options.queues)]) {

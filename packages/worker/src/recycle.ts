@@ -40,7 +40,7 @@ export interface WorkerWear {
 }
 
 /** Milliseconds between two looks. */
-export const recycleLookMs = 1_000;
+const lookMs = 1_000;
 
 /** A worker's own greatest age: up to a tenth less than asked for. */
 export function ageLimitOf(options: RecycleOptions, random: () => number): number {
@@ -64,4 +64,27 @@ export function recycleReason(
     return `${leftBehind} handlers were left behind and go on`;
   }
   return undefined;
+}
+
+/**
+ * Looks now and then whether the worker is to end by itself.
+ *
+ * @param onWorn called with the reason, at every look from then on
+ */
+export function watchWear(
+  options: RecycleOptions,
+  random: () => number,
+  wear: () => Pick<WorkerWear, "finishedJobs" | "leftBehind">,
+  onWorn: (reason: string) => void,
+): NodeJS.Timeout {
+  const startedAt = performance.now();
+  const ageLimitMs = ageLimitOf(options, random);
+  return setInterval(() => {
+    const reason = recycleReason(options, ageLimitMs, {
+      ...wear(),
+      ageMs: performance.now() - startedAt,
+      rssBytes: process.memoryUsage.rss(),
+    });
+    if (reason !== undefined) onWorn(reason);
+  }, lookMs).unref();
 }

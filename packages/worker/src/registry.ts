@@ -149,6 +149,13 @@ export class Registry<Tx> {
     );
   }
 
+  /** The handlers of jobs that depend on something. */
+  get dependents(): readonly Pick<Registration<Tx>, "name" | "dependsOn">[] {
+    return [...this.#jobs.values()]
+      .flatMap((versions) => [...versions.values()])
+      .filter(({ dependsOn }) => dependsOn.length > 0);
+  }
+
   /** The only job of a queue, which its untyped messages are; undefined where there are several. */
   singleJobOf(queue: string): string | undefined {
     const names = this.#queues.get(queue) ?? this.#events.get(queue);

@@ -33,7 +33,7 @@
  * Handlers that ignored their signal and were left behind do not count: their slot was given up.
  */
 
-import type { FlowStore, QueueShare, ShareUse } from "@waybill/postgres";
+import type { FlowStore, WorkerShare, ShareUse } from "@waybill/postgres";
 import type { WorkQueue } from "./work-queue.ts";
 
 /** Options of {@link Shares}. */
@@ -94,7 +94,7 @@ export class Shares {
    *
    * @returns true while a first share is awaited
    */
-  async settle(worker: string, read: readonly QueueShare[]): Promise<boolean> {
+  async settle(worker: string, read: readonly WorkerShare[]): Promise<boolean> {
     const { store, queues } = this.#options;
     const life = this.#life;
     const rows = new Map(read.map((row) => [row.queue, row]));
@@ -124,7 +124,7 @@ export class Shares {
   }
 
   /** What is to be told of a queue; lowers its gate at once. */
-  #useOf(queue: WorkQueue, row: QueueShare | undefined): readonly ShareUse[] {
+  #useOf(queue: WorkQueue, row: WorkerShare | undefined): readonly ShareUse[] {
     if (row === undefined) return [];
     const { name, concurrency } = queue;
     const { granted, held, turn } = row;

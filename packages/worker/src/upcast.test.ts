@@ -19,11 +19,11 @@ function registrationOf(
     payload: z.unknown(),
     checkpoint: undefined,
     result: undefined,
-    dependsOn: [],
     upcasters: new Map(Object.entries(steps).map(([from, step]) => [Number(from), step])),
     retry: { maxAttempts: 1, initialDelayMs: 0, maxDelayMs: 0, factor: 1, jitter: "none" },
     timeoutMs: 0,
     hardTimeoutMs: 0,
+    dependsOn: [],
     run: { kind: "plain", handler: () => Promise.resolve() },
   };
 }

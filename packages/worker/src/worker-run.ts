@@ -19,6 +19,7 @@ import {
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
+import { WorkerDependencies } from "./dependencies.ts";
 import { Entrances } from "./entrances.ts";
 import { FlowControl } from "./flow-control.ts";
 import { InFlight } from "./in-flight.ts";
@@ -31,7 +32,7 @@ import type { OwnDatabase } from "./own-database.ts";
 import { Parking } from "./parking.ts";
 import { Presence } from "./presence.ts";
 import { ProgressWriter } from "./progress.ts";
-import { ageLimitOf, recycleLookMs, recycleReason } from "./recycle.ts";
+import { watchWear } from "./recycle.ts";
 import type { Registry } from "./registry.ts";
 import { Requests, requestsMs } from "./requests.ts";
 import { createSettlements, type Settlements } from "./settlements.ts";
@@ -68,6 +69,7 @@ export class WorkerRun<Tx> {
   readonly #gate: DatabaseGate;
   readonly #presence: Presence;
   readonly #news: News;
+  readonly #dependencies: WorkerDependencies;
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
@@ -79,7 +81,6 @@ export class WorkerRun<Tx> {
   readonly #requests: Requests;
   readonly #strayErrors: StrayErrors;
   readonly #firstAlive = Promise.withResolvers<void>();
-  readonly #startedAt = performance.now();
   #recycling: NodeJS.Timeout | undefined;
   #draining = false;
   #stopping = false;
@@ -101,6 +102,7 @@ export class WorkerRun<Tx> {
     const { store } = ownDatabase;
     const settlements = createSettlements(store, this.#gate, random);
     this.#news = new News(store, logger);
+    this.#dependencies = new WorkerDependencies(options, ownDatabase, this.#gate, logger);
     this.#runner = this.#createRunner(settlements);
     const bootId = (): string | undefined => this.#presence.bootId;
     const inFlight = this.#inFlight;
@@ -203,6 +205,7 @@ export class WorkerRun<Tx> {
       settlements,
       news: this.#news,
       blocksOrder: (envelope, attempt) => this.#flow.view.blocksOrder(envelope, attempt),
+      outcomes: this.#dependencies,
       holdMs: options.holdMs,
       onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
@@ -285,6 +288,7 @@ export class WorkerRun<Tx> {
     const declare = (): Promise<void> =>
       prepareTopology(this.#connection, topology, mode, this.#logger, signal);
     await declare();
+    await Promise.race([this.#dependencies.declare(), aborted(signal)]);
     await this.#flow.begin(signal);
     this.#presence.start();
     await Promise.race([this.#firstAlive.promise.then(() => this.#flow.start()), aborted(signal)]);
@@ -294,7 +298,12 @@ export class WorkerRun<Tx> {
       (queue) => this.#receiverOf(queue),
       mode === "assert" ? declare : undefined,
     );
-    this.#watchWear();
+    this.#recycling = watchWear(
+      options.recycle,
+      this.#setup.internals.random,
+      () => ({ finishedJobs: this.#runner.finished, leftBehind: this.#runner.leftBehind }),
+      (reason) => this.#endBecause(reason),
+    );
     this.#logger.info({ queues: this.#queueNames() }, "worker started");
   }
 
@@ -355,20 +364,6 @@ export class WorkerRun<Tx> {
     this.#ownEnd.abort();
   }
 
-  #watchWear(): void {
-    const { recycle } = this.#setup.options;
-    const ageLimitMs = ageLimitOf(recycle, this.#setup.internals.random);
-    this.#recycling = setInterval(() => {
-      const reason = recycleReason(recycle, ageLimitMs, {
-        finishedJobs: this.#runner.finished,
-        ageMs: performance.now() - this.#startedAt,
-        rssBytes: process.memoryUsage.rss(),
-        leftBehind: this.#runner.leftBehind,
-      });
-      if (reason !== undefined) this.#endBecause(reason);
-    }, recycleLookMs).unref();
-  }
-
   async #shutDown(hurry: AbortSignal | undefined): Promise<void> {
     const { options, ownDatabase } = this.#setup;
     this.#stopping = true;
@@ -394,6 +389,7 @@ export class WorkerRun<Tx> {
     }
     await within(1_000, Promise.all([this.#requests.stop(), this.#flow.stop()]));
     await within(1_000, this.#news.flush());
+    await within(1_000, this.#dependencies.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();
     await this.#connection.close();

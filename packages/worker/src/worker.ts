@@ -8,6 +8,7 @@ import {
   type ResultOf,
 } from "@waybill/core";
 import type { Database } from "@waybill/postgres";
+import { checkDependencies } from "./dependencies.ts";
 import { type Internals, noInternals } from "./internals.ts";
 import { IsolatedHandler } from "./isolation/isolated-handler.ts";
 import { resolveThreadOptions, type ThreadHandlerOptions } from "./isolation/options.ts";
@@ -250,6 +251,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       [...Object.keys(options.queues), ...subscriptions],
       this.#database.poolSize,
     );
+    checkDependencies(options.dependencies, this.#registry.dependents, options.queues);
     this.#state = "starting";
     const { threads } = this.#registry;
     try {

@@ -160,7 +160,10 @@ export async function startApp(
       workers.use(running);
       const consuming = (): boolean => {
         const { queues } = worker.status();
-        return queues.length > 0 && queues.every(({ consumer }) => consumer === "consuming");
+        const isReady = queues.map(
+          ({ consumer, reason }) => consumer === "consuming" || reason === "queue paused",
+        );
+        return isReady.length > 0 && isReady.every(Boolean);
       };
       while (!consuming()) {
         if (worker.status().state === "stopped") await finished;

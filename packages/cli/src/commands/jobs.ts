@@ -78,6 +78,7 @@ function linesOf(job: JobRecord): readonly (readonly [string, string])[] {
     ["checkpoint", checkpointWords(job)],
     ["priority", job.priority === 0 ? null : String(job.priority)],
     ["ordering key", job.orderingKey],
+    ["concurrency key", job.concurrencyKey],
     ["correlation id", job.correlationId],
     ["enqueued", instant(job.enqueuedAt)],
     ["started", instant(job.startedAt)],

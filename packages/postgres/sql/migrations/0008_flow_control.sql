@@ -239,25 +239,28 @@ comment on column waybill.dependency.state is 'closed: jobs go; open: they wait;
 comment on column waybill.dependency.manual is 'True where an operator opened it: only an operator closes it.';
 comment on column waybill.dependency.reason is 'Why it is in this state.';
 comment on column waybill.dependency.openings is 'How often it has opened since a probe succeeded; makes the pauses longer.';
-comment on column waybill.dependency.probe_at is 'When the next probe may go; null while it is closed.';
+comment on column waybill.dependency.probe_at is 'When the next probe may go; null where it is not open, or an operator opened it.';
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 create table waybill.dependency_outcome (
   dependency text not null,
+  since timestamptz not null,
   second timestamptz not null,
   succeeded integer not null default 0,
   failed integer not null default 0,
-  constraint dependency_outcome_pkey primary key (dependency, second)
+  constraint dependency_outcome_pkey primary key (dependency, since, second)
 ) with (fillfactor = 50);
 
-comment on table waybill.dependency_outcome is 'Outcomes of attempts by dependency and second; kept as long as the window of its breaker.';
+comment on table waybill.dependency_outcome is 'Outcomes of attempts that began after the last change of their dependency''s breaker, by the second in which they were told; kept as long as its window.';
 comment on column waybill.dependency_outcome.dependency is 'Name of the dependency.';
-comment on column waybill.dependency_outcome.second is 'Second in which the attempts ended.';
-comment on column waybill.dependency_outcome.succeeded is 'Attempts that succeeded.';
+comment on column waybill.dependency_outcome.since is 'dependency.changed_at as whoever wrote the row saw it: the rows of an earlier state are never counted.';
+comment on column waybill.dependency_outcome.second is 'Second in which the attempts were told of.';
+comment on column waybill.dependency_outcome.succeeded is 'Attempts that succeeded, or failed with a class that does not count.';
 comment on column waybill.dependency_outcome.failed is 'Attempts that failed with a class that counts.';
 
 create table waybill.dependency_event (
@@ -270,8 +273,8 @@ create table waybill.dependency_event (
   constraint dependency_event_pkey primary key (event_id)
 );
 
--- Read by list_dependency_events.sql and prune_dependency_events.sql.
-create index dependency_event_at_idx on waybill.dependency_event (dependency, at);
+-- Read by list_dependency_events.sql.
+create index dependency_event_dependency_idx on waybill.dependency_event (dependency, event_id);
 
 comment on table waybill.dependency_event is 'History of the breakers.';
 comment on column waybill.dependency_event.event_id is 'Order of the events.';

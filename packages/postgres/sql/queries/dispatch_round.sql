@@ -82,12 +82,19 @@ slotted as (
   set waiting = false,
       dispatch = excluded.dispatch,
       dispatched_at = clock_timestamp()
-  returning s.id
+  returning s.id, s.queue
+),
+-- One that an enqueue into the full queue is about to drop is left to it.
+counted as materialized (
+  select w.queue, w.key, w.n
+  from slotted as s
+  join waybill.waiting as w on w.id = s.id and w.queue = s.queue
+  for update of w skip locked
 ),
 counted_out as (
   delete from waybill.waiting as w
-  using slotted as s
-  where w.id = s.id
+  using counted as c
+  where w.queue = c.queue and w.key = c.key and w.n = c.n
 ),
 again as materialized (
   select s.id, s.queue, r.d

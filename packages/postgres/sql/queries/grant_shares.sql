@@ -4,8 +4,8 @@
 --
 -- $1 epoch, $2 JSON array of workers whose lock was missing before
 --
--- Shares are in proportion to what workers can run at a time, whole by the order of their ids. A worker
--- that drains is granted nothing more. A worker counts as dead a second after its lease, when its
+-- Shares are in proportion to what workers can run at a time; what a share is short of a whole one goes
+-- to the largest workers. A worker that drains is granted nothing more. A worker counts as dead a second after its lease, when its
 -- handlers have been told to stop, or when its lock is missing for longer than it takes to open a
 -- connection again; a row without a worker counts for nothing. One row back with the workers whose lock
 -- is missing.
@@ -74,9 +74,10 @@ able as (
   where j.most is not null
   window
     queue as (partition by j.queue),
-    upto as (partition by j.queue order by j.worker)
+    upto as (partition by j.queue order by j.concurrency, j.worker)
 ),
--- The parts of all up to this one, less those of all before: whole numbers whose sum is exact.
+-- The parts of all up to this one, less those of all before: whole numbers whose sum is exact. The
+-- largest come last, where nothing is cut off.
 wanted as (
   select
     a.*,
@@ -102,7 +103,7 @@ raised as (
   from kept as k
   window
     queue as (partition by k.queue),
-    upto as (partition by k.queue order by k.worker)
+    upto as (partition by k.queue order by k.concurrency, k.worker)
 ),
 due as (
   select

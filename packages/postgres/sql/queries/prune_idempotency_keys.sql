@@ -1,4 +1,4 @@
--- Deletes idempotency keys whose time is over, or whose job has ended.
+-- Deletes idempotency keys whose time is over, or whose job has started or ended, by their mode.
 --
 -- $1 rows at most
 --
@@ -15,7 +15,7 @@ with old as materialized (
     select k.type, k.key
     from waybill.idempotency_key as k
     where k.expires_at is null
-      and waybill.job_ended(k.job_id)
+      and case k.mode when 'until_start' then waybill.job_started(k.job_id) else waybill.job_ended(k.job_id) end
     limit $1::integer
   )
 )
@@ -24,4 +24,8 @@ using old as o
 where k.type = o.type
   and k.key = o.key
   -- It may have been taken anew meanwhile.
-  and (k.expires_at <= statement_timestamp() or (k.expires_at is null and waybill.job_ended(k.job_id)))
+  and case k.mode
+    when 'for_a_time' then k.expires_at <= statement_timestamp()
+    when 'until_start' then waybill.job_started(k.job_id)
+    else waybill.job_ended(k.job_id)
+  end

@@ -1,7 +1,7 @@
 /** What holds for queues, types and keys, made of the settings and gates in the database. */
 
 import { bucketOf, type KeyLimits, type QueueSettings, type RateLimit } from "@waybill/core";
-import type { GateRecord, Governance, QueueRecord } from "@waybill/postgres";
+import type { GateRecord, Governance, GovernedQueue } from "@waybill/postgres";
 import type { BucketSize } from "./token-bucket.ts";
 
 /** Limits of a queue, a type or a key; Infinity for none. */
@@ -78,7 +78,7 @@ const isShut = ({ paused, closedMs }: GateRecord): boolean => paused || (closedM
 
 /** The limits of one queue. */
 export function queueLimitsOf(
-  queue: QueueRecord,
+  queue: GovernedQueue,
   gates: readonly GateRecord[],
   nowMs: number,
 ): QueueLimits {
