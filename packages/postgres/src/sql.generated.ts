@@ -5713,6 +5713,11 @@ where exists (
   )
   or exists (
     select
+    from waybill.timer as t
+    where t.id = r.id and t.queue = r.queue and t.kind = 'job' and t.dispatch >= r.dispatch
+  )
+  or exists (
+    select
     from waybill.inbox as i
     where i.id = r.id
       and i.queue = r.queue
