@@ -125,6 +125,9 @@ test("with 100,000 jobs, looking at a page reads a page, and no big table is sca
     ["cancel_job", [id, queue, "a", ""], 50],
     ["release_job", [id, "", "a", ""], 50],
     ["retry_job", [id, queue, "a", ""], 50],
+    // It counts unread rows before the job, 10,000 at most.
+    ["explain_job", [id, queue], 10_100],
+    ["list_blocked_keys", ["", "100"], 100],
     ["edit_job", [id, queue, "{}", "1", "a", ""], 50],
     ["reprioritise_job", [id, queue, "5", "a", ""], 50],
     ["delay_job", [id, queue, "", "5", "a", ""], 50],

@@ -12,6 +12,7 @@ import type { Output, Paint } from "../output.ts";
 import { shown } from "../output.ts";
 import { parseLimit } from "../page-limit.ts";
 import { addJobsChanges } from "./jobs-changes.ts";
+import { addJobsExplain } from "./jobs-explain.ts";
 import { addJobsWatch } from "./jobs-watch.ts";
 
 const paints: Readonly<Record<JobSummary["state"], Paint>> = {
@@ -215,7 +216,7 @@ function addRetry(jobs: CommandUnknownOpts, program: Program): void {
     });
 }
 
-/** `waybill jobs list|show|watch|cancel|retry|edit|priority|delay`. */
+/** `waybill jobs list|show|watch|cancel|retry|edit|priority|delay|explain|blocked`. */
 export function addJobsCommand(root: CommandUnknownOpts, program: Program): void {
   const jobs = root.command("jobs").description("look at jobs, change, cancel and retry them");
   addList(jobs, program);
@@ -224,4 +225,5 @@ export function addJobsCommand(root: CommandUnknownOpts, program: Program): void
   addCancel(jobs, program);
   addRetry(jobs, program);
   addJobsChanges(jobs, program);
+  addJobsExplain(jobs, program);
 }

@@ -59,8 +59,12 @@ free as materialized (
     select s.id from waybill.slot as s where s.id = b.id and s.queue = b.queue for update skip locked
   ) as own on true
   cross join settings as c
-  where own.id is not null
-    or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+  where (
+      own.id is not null
+      or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+    )
+    -- Looked at again when the row is locked: what was replaced since this statement began is sent later.
+    and (b.changed is null or pg_visible_in_snapshot(b.changed, pg_current_snapshot()))
   for update of b skip locked
 ),
 taken as (

@@ -229,7 +229,7 @@ export class QueueSchedule {
   /** A slot that is there at the start of a term. */
   restore(record: SlotRecord, nowMs: number): void {
     this.#occupy(record, nowMs);
-    if (record.waiting) this.#wait(record.id);
+    if (record.waiting) this.#wait(record.id, nowMs);
   }
 
   #occupy(record: SlotRecord, nowMs: number): void {
@@ -244,12 +244,12 @@ export class QueueSchedule {
     for (const party of [this.#all, key, type]) party.start();
   }
 
-  #wait(id: string): void {
+  #wait(id: string, nowMs: number): void {
     const slot = this.#slots.get(id);
     if (slot === undefined || slot.waiting) return;
     slot.waiting = true;
     this.#blocked += 1;
-    for (const party of [this.#all, slot.key, slot.type]) party.stop();
+    for (const party of [this.#all, slot.key, slot.type]) party.stop(nowMs);
   }
 
   /** The job's slot is gone. */
@@ -258,7 +258,7 @@ export class QueueSchedule {
     if (slot === undefined) return;
     this.#slots.delete(id);
     if (slot.waiting) this.#blocked -= 1;
-    else for (const party of [this.#all, slot.key, slot.type]) party.stop();
+    else for (const party of [this.#all, slot.key, slot.type]) party.stop(nowMs);
     if (slot.lane?.blockedBy === id) {
       slot.lane.blockedBy = undefined;
       this.#enter(slot.lane, nowMs);
@@ -270,7 +270,7 @@ export class QueueSchedule {
   waits(id: string, nowMs: number): void {
     const slot = this.#slots.get(id);
     if (slot === undefined) return;
-    this.#wait(id);
+    this.#wait(id, nowMs);
     this.#reopen(slot.key, nowMs);
   }
 
