@@ -5,7 +5,12 @@ import type { QueueSettings } from "@waybill/core";
 import { createOutbox, type EnqueueItem, type Outbox, pgDatabase } from "@waybill/postgres";
 import type { PoolClient } from "pg";
 import { isAlive } from "../../scripts/services/processes.ts";
-import { type Child, type Children, createChildren } from "../../scripts/stage/children.ts";
+import {
+  type Child,
+  type Children,
+  createChildren,
+  type Environment,
+} from "../../scripts/stage/children.ts";
 import { type Ground, prepareGround } from "../../scripts/stage/ground.ts";
 import { until } from "../../scripts/stage/until.ts";
 import { placeOf, waybill, workerOf } from "../../scripts/stage/waybill.ts";
@@ -102,7 +107,7 @@ export class Line implements AsyncDisposable {
   startRelay(): Member {
     const name = `relay-${this.#relays.length + 1}-${nowUs()}`;
     const child = this.#children.start(name, [waybill, "relay"], {
-      ...placeOf(this.ground),
+      ...this.#shared(),
       WAYBILL_NAME: name,
     });
     const member: Member = { child, log: undefined };
@@ -119,7 +124,7 @@ export class Line implements AsyncDisposable {
     const { queue } = this;
     const plan: WorkerPlan = { queue, types, concurrency, settings, log: file, logsAll };
     const child = this.#children.start(`worker ${this.#logs.length}`, [waybill, "worker", module], {
-      ...placeOf(this.ground),
+      ...this.#shared(),
       WAYBILL_NAME: `worker-${this.#logs.length}`,
       WAYBILL_GRACE: "1s",
       FLOW_PLAN: JSON.stringify(plan),
@@ -128,6 +133,11 @@ export class Line implements AsyncDisposable {
     this.#workers.push(member);
     await workerOf(this.ground.pool, child.pid, stop.signal);
     return member;
+  }
+
+  #shared(): Environment {
+    // A line for each job would measure the pipe to this process as well.
+    return { ...placeOf(this.ground), LOG_LEVEL: "warn" };
   }
 
   get relays(): readonly Member[] {
