@@ -21,6 +21,7 @@ const pages: readonly (readonly [path: string, name: string, heading: string])[]
   ["packages/worker/src/options.ts", "QueueOptions", "createWorker: queues"],
   ["packages/worker/src/recycle.ts", "RecycleOptions", "createWorker: recycle"],
   ["packages/worker/src/job.ts", "SubscriptionOptions", "worker.on"],
+  ["packages/worker/src/batch/options.ts", "BatchHandlerOptions", "worker.handleBatch"],
   ["packages/worker/src/isolation/options.ts", "ThreadHandlerOptions", "worker.handle: isolation"],
 ];
 

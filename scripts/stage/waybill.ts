@@ -29,3 +29,21 @@ export async function workerOf(pool: Pool, pid: number, signal: AbortSignal): Pr
     { deadlineMs: 60_000, signal },
   );
 }
+
+/** The term of the relay that is at work; 0 where none is. */
+export async function relayTerm(pool: Pool): Promise<number> {
+  const found = await pool.query<{ epoch: number }>(
+    `select coalesce(max(epoch), 0)::integer as epoch
+     from waybill.relay where lease_until > clock_timestamp()`,
+  );
+  return found.rows[0]?.epoch ?? 0;
+}
+
+/** Waits until a relay holds a term after `last`. */
+export async function relayAfter(pool: Pool, last: number, signal: AbortSignal): Promise<void> {
+  await until(
+    "a relay to take the term",
+    async () => ((await relayTerm(pool)) > last ? true : undefined),
+    { deadlineMs: 60_000, intervalMs: 20, signal },
+  );
+}

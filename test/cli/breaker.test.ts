@@ -16,7 +16,7 @@ test("breakers are opened, shown, closed, and tell their history", async () => {
   const store = createDependencyStore(database.pool);
   await store.declare([
     defineDependency({ name: "payments-api", failureRate: 0.3, windowMs: 60_000 }),
-    defineDependency({ name: "billing" }),
+    defineDependency({ name: "billing", windowMs: 600_000 }),
   ]);
   await store.record([
     { dependency: "billing", failureClass: "timeout", ageMs: 0, attempts: 2 },
@@ -39,7 +39,7 @@ test("breakers are opened, shown, closed, and tell their history", async () => {
   expect(people.stdout.split("\n")[0]).toMatch(
     /^name +state +failed +attempts +opens at +probe +since +by +reason$/,
   );
-  expect(people.stdout).toMatch(/^billing +closed +2 +7 +50 % of 10\+ in 30 s /m);
+  expect(people.stdout).toMatch(/^billing +closed +2 +7 +50 % of 10\+ in 10 min /m);
   expect(people.stdout).toMatch(/^payments-api +closed +0 +0 +30 % of 10\+ in 60 s /m);
   expect(programs.json()["dependencies"]).toMatchObject([
     { name: "billing", state: "closed", counted: { succeeded: 5, failed: 2 } },

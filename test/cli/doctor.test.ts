@@ -244,3 +244,48 @@ test("a database or a broker that cannot be used is a finding, and the other is 
   );
   expect(noDatabase.stdout + noBroker.stdout).not.toContain("canary");
 });
+
+test("a paused queue with waiting messages and without workers is no problem", async () => {
+  await using database = await createTestDatabase();
+  await using vhost = await createTestVhost();
+  await migrate(database.pool);
+  const env = {
+    DATABASE_URL: database.url,
+    RABBITMQ_URL: vhost.url,
+    WAYBILL_PREFIX: vhost.prefix,
+  };
+  await database.rows(
+    `insert into waybill.queue (name, paused_at, paused_by)
+     values ('emails', now() - interval '2 hours', 'ada'), ('letters', now(), 'bob')`,
+  );
+  await database.rows(
+    "insert into waybill.queue_gate (queue, kind, name, closed_until) values ('parcels', 'key', 'acme', now() + interval '90 seconds')",
+  );
+  await addWorker(database, "other", { queues: ["boxes"] });
+  await database.rows(
+    `select * from waybill.enqueue('[{"type":"t","queue":"emails"},{"type":"t","queue":"letters"},{"type":"t","queue":"boxes"}]')`,
+  );
+  await runCli(["topology", "apply", "--queue", "emails", "letters", "boxes"], env);
+  await using relay = await startCli(["relay"], env);
+  await eventually(
+    async () =>
+      (
+        await database.rows(
+          "select from waybill.outbox as o, waybill.relay as r where pg_visible_in_snapshot(o.tx, r.snapshot)",
+        )
+      ).length === 3,
+  );
+
+  const findings = findingsOf(await runCli(["doctor", "--json"], env));
+
+  const lines = findings.map(({ status, check, message }) => `${status} ${check}: ${message}`);
+  expect(lines.filter((line) => /emails|queue letters/.test(line))).toEqual([
+    "notice pauses: queue emails has been paused by ada for 2 h",
+    expect.stringMatching(/^ok pauses: queue letters has been paused by bob for \d/),
+  ]);
+  expect(lines).toContainEqual(
+    expect.stringMatching(/^ok pauses: queue parcels, key acme is closed for \d+ s more$/),
+  );
+  expect(lines).toContainEqual(expect.stringMatching(/^problem queues: .*boxes: 1 message/));
+  expect(relay.hasExited).toBe(false);
+});

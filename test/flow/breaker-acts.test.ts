@@ -3,7 +3,7 @@
 import { ConfigError } from "@waybill/core";
 import { createDependencies, createRelayStore } from "@waybill/postgres";
 import { expect, test } from "vitest";
-import { startBreakerPlace } from "./breaker-place.ts";
+import { startBreakerPlace } from "./support/breaker-place.ts";
 
 const transient = { failureClass: "transient" } as const;
 

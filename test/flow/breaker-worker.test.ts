@@ -14,8 +14,8 @@ import { z } from "zod";
 import { eventually } from "../support/index.ts";
 import { type App, startApp, untilAborted } from "../worker/support/start-app.ts";
 
-const paymentsApi = defineDependency({ name: "payments-api" });
-const ledger = defineDependency({ name: "ledger", classes: ["validation"] });
+const paymentsApi = defineDependency({ name: "payments-api", windowMs: 600_000 });
+const ledger = defineDependency({ name: "ledger", classes: ["validation"], windowMs: 600_000 });
 const dependencies = [paymentsApi, ledger];
 
 const charge = defineJob({
@@ -41,6 +41,7 @@ function act(how: "fine" | "refused" | "invalid"): void {
 
 test("a worker declares its dependencies at its start, and tells how the attempts that need them have ended", async () => {
   await using app = await startApp();
+  await app.startRelayProcess();
   const running = await app.startWorker(
     (worker) => {
       worker.handle(charge, ({ payload }) => act(payload));
@@ -54,8 +55,8 @@ test("a worker declares its dependencies at its start, and tells how the attempt
   ]);
 
   const payloads = ["fine", "fine", "refused", "refused", "refused", "invalid"];
-  for (const payload of payloads) await app.send("charge", payload);
-  await app.send("note", 1);
+  for (const payload of payloads) await app.enqueue("charge", payload);
+  await app.enqueue("note", 1);
 
   await eventually(async () => {
     const { succeeded = 0, failed = 0 } = (await counts(app))["payments-api"] ?? {};
@@ -71,11 +72,12 @@ test("a worker declares its dependencies at its start, and tells how the attempt
 
 test("the last outcomes of a worker are told before it has stopped", async () => {
   await using app = await startApp();
+  await app.startRelayProcess();
   const release = Promise.withResolvers<void>();
   const running = await app.startWorker((worker) => worker.handle(charge, () => release.promise), {
     dependencies,
   });
-  for (let n = 0; n < 10; n += 1) await app.send("charge", "fine");
+  for (let n = 0; n < 10; n += 1) await app.enqueue("charge", "fine");
   await eventually(() => running.worker.status().running === 10);
 
   const stopping = running.stop();
@@ -87,6 +89,7 @@ test("the last outcomes of a worker are told before it has stopped", async () =>
 
 test("attempts that are handed back or cancelled tell nothing of a dependency", async () => {
   await using app = await startApp();
+  await app.startRelayProcess();
   const running = await app.startWorker(
     (worker) =>
       worker.handle(charge, async ({ signal }) => {
@@ -97,7 +100,6 @@ test("attempts that are handed back or cancelled tell nothing of a dependency", 
   );
   const cancelled = await app.enqueue("charge", "fine");
   await app.enqueue("charge", "fine");
-  await app.courier.round();
   await eventually(() => running.worker.status().running === 2);
   await createJobs({ database: app.dataLayer }).cancel(cancelled);
   await eventually(async () => (await app.inbox(cancelled))?.state === "cancelled");
@@ -112,11 +114,12 @@ test("attempts that are handed back or cancelled tell nothing of a dependency", 
 
 test("a worker whose outcomes cannot be written runs its jobs as ever", async () => {
   await using app = await startApp();
+  await app.startRelayProcess();
   await app.startWorker((worker) => worker.handle(charge, () => undefined), { dependencies });
   await app.database.rows("alter table waybill.dependency_outcome rename to gone");
 
   const ids: string[] = [];
-  for (let n = 0; n < 5; n += 1) ids.push(await app.send("charge", "fine"));
+  for (let n = 0; n < 5; n += 1) ids.push(await app.enqueue("charge", "fine"));
 
   await eventually(async () => {
     const entries = await Promise.all(ids.map((id) => app.inbox(id)));

@@ -4,7 +4,7 @@ import { failureClasses } from "@waybill/core";
 import { createDependencyStore } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { createPool, eventually } from "../support/index.ts";
-import { epoch, startBreakerPlace } from "./breaker-place.ts";
+import { epoch, startBreakerPlace } from "./support/breaker-place.ts";
 
 const transient = { failureClass: "transient" } as const;
 

@@ -141,9 +141,9 @@ test("a limit that is lowered while jobs run holds for every start from then on"
   await flow.startWorker((job) => flow.note(job));
   flow.startRelay();
   const ids = await flow.enqueue(
-    60,
+    200,
     () => ({ concurrencyKey: "k" }),
-    () => ({ ms: 20 }),
+    () => ({ ms: 30 }),
   );
   await eventually(() => flow.starts().length >= 10);
 

@@ -4,7 +4,7 @@ import { anyJob, startApplication } from "./application.ts";
 test.each([
   [{ debounce_ms: 0, idempotency_key: "k" }, "a debounce_ms that is not a number from 1 on"],
   [{ debounce_ms: "5", idempotency_key: "k" }, "a debounce_ms that is not a number from 1 on"],
-  [{ debounce_ms: 5 }, "debounce_ms without an idempotency_key"],
+  [{ debounce_ms: 5 }, "a debounce_ms without an idempotency_key"],
   [{ debounce_max_ms: 5, idempotency_key: "k" }, "a debounce_max_ms without debounce_ms"],
   [
     { debounce_ms: 5, debounce_max_ms: 4, idempotency_key: "k" },
@@ -12,11 +12,11 @@ test.each([
   ],
   [
     { debounce_ms: 5, delay_ms: 1, idempotency_key: "k" },
-    "debounce_ms together with run_at or delay_ms",
+    "a debounce_ms together with run_at or delay_ms",
   ],
   [
     { debounce_ms: 5, idempotency_key: "k", idempotency_mode: "until_end" },
-    "debounce_ms with an idempotency_mode other than until_start",
+    "a debounce_ms with an idempotency_mode other than until_start",
   ],
   [{ concurrency_key: "" }, "a concurrency_key of other than 1 to 255 bytes"],
   [

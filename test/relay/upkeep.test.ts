@@ -219,6 +219,9 @@ test("what is past its retention is pruned, and nothing else", async () => {
     `insert into waybill.timer (id, kind, fire_at, reason, type, payload, enqueued_at) select id, 'event', 'infinity', 'unroutable', 't', '1', at ${rows}`,
     `insert into waybill.worker (id, name, host, pid, version, queues, lease_until) select id, 'w', 'h', 1, '1', '{}', at + interval '20 days' ${rows}`,
     `insert into waybill.watch (id, watcher, lease_until) select id, id, at + interval '20 days' ${rows}`,
+    `insert into waybill.waiting (queue, id) select 'unlimited', id ${rows}`,
+    `insert into waybill.queue (name, declared) values ('bounded', '{"maxWaiting": {"jobs": 5}}')`,
+    `insert into waybill.waiting (queue, id) select 'bounded', id ${rows} limit 1`,
   ]) {
     await house.database.rows(statement);
   }
@@ -230,7 +233,7 @@ test("what is past its retention is pruned, and nothing else", async () => {
       `select (select count(*)::int from waybill.failure) as failures, (select count(*)::int from waybill.result) as results,
         (select count(*)::int from waybill.dead_letter) as letters, (select count(*)::int from waybill.idempotency_key) as keys,
         (select count(*)::int from waybill.worker) as workers, (select count(*)::int from waybill.timer) as events,
-        (select count(*)::int from waybill.watch) as watches`,
+        (select count(*)::int from waybill.watch) as watches, (select count(*)::int from waybill.waiting) as waiting`,
     );
     expect(left).toEqual({
       failures: 1,
@@ -240,6 +243,7 @@ test("what is past its retention is pruned, and nothing else", async () => {
       workers: 1,
       events: 1,
       watches: 1,
+      waiting: 1,
     });
   });
 });

@@ -7,7 +7,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pool } from "./database.ts";
-import { chance } from "./demo/chance.ts";
+import { chance } from "../../../scripts/stage/chance.ts";
 import { listen } from "./listen.ts";
 
 const seed = Number(process.env["SEED"] ?? 1);

@@ -3,7 +3,8 @@
 import type { DependencyDefinition, FailureClass } from "@waybill/core";
 import type { BreakerState } from "./dependency-record.ts";
 import type { SqlConnection } from "./executor.ts";
-import { type Statement, statementsFor } from "./statements.ts";
+import { runner } from "./run-statement.ts";
+import { statementsFor } from "./statements.ts";
 
 /** Finished attempts of one dependency that ended the same way. */
 export interface OutcomeReport {
@@ -59,17 +60,13 @@ export function createDependencyStore(
   { schema, prepare = true }: DependencyStoreOptions = {},
 ): DependencyStore {
   const sql = statementsFor(schema);
-  const run = async <T>(
-    { name, text }: Statement,
-    values: readonly unknown[],
-  ): Promise<readonly T[]> => {
-    const plain = { text, values: [...values] };
-    return (await connection.query(prepare ? { name, ...plain } : plain)).rows as readonly T[];
-  };
+  const run = runner(connection, prepare);
   return {
     async declare(definitions) {
       const values = definitions.map(({ name, settings }) => ({ name, settings }));
-      const rows = await run<{ name: string }>(sql.declare_dependencies, [JSON.stringify(values)]);
+      const { rows } = await run<{ name: string }>(sql.declare_dependencies, [
+        JSON.stringify(values),
+      ]);
       return rows.map(({ name }) => name);
     },
     async record(reports) {
@@ -81,6 +78,6 @@ export function createDependencyStore(
       }));
       await run(sql.record_outcomes, [JSON.stringify(values)]);
     },
-    step: (epoch) => run<BreakerView>(sql.step_breakers, [epoch]),
+    step: async (epoch) => (await run<BreakerView>(sql.step_breakers, [epoch])).rows,
   };
 }

@@ -55,6 +55,14 @@ export interface OwnedJob extends JobRef {
   readonly slotted?: boolean | undefined;
 }
 
+/** A job whose handler has come back. */
+export interface CompletedJob extends OwnedJob {
+  /** JSON text; null for none. */
+  readonly result: string | null;
+  /** How long the handler ran, in milliseconds; of a slotted one the relay learns from it. */
+  readonly ranMs?: number | undefined;
+}
+
 /** What a handler reports of its progress. */
 export interface ProgressReport extends OwnedJob {
   readonly stage: string | null;
@@ -134,9 +142,7 @@ export interface InboxStore {
   /** Claims deliveries, no (id, queue) twice; one row back for each, in any order. */
   claim(owner: string, requests: readonly ClaimRequest[]): Promise<readonly ClaimedRow[]>;
   /** Ends jobs as succeeded; those that are missing in the answer are not ours any more. */
-  complete(
-    jobs: readonly (OwnedJob & { readonly result: string | null })[],
-  ): Promise<readonly JobRef[]>;
+  complete(jobs: readonly CompletedJob[]): Promise<readonly JobRef[]>;
   /** Records failures; those that are missing in the answer are not ours any more. */
   fail(failures: readonly FailureRecord[]): Promise<readonly FailureOutcome[]>;
   /** Hands jobs back without spending an attempt. */
@@ -212,7 +218,13 @@ export function createInboxStore(
       ]),
     complete: (jobs) =>
       run<JobRef>(statements.complete_jobs, [
-        JSON.stringify(jobs.map((job) => ({ ...ownedColumns(job), result: job.result }))),
+        JSON.stringify(
+          jobs.map((job) => ({
+            ...ownedColumns(job),
+            result: job.result,
+            ran: job.slotted === true ? job.ranMs : undefined,
+          })),
+        ),
       ]),
     fail: (failures) =>
       run<FailureOutcome>(statements.fail_attempts, [JSON.stringify(failures.map(failureColumns))]),

@@ -155,6 +155,7 @@ export {
   type JobFence,
   type JobOutcome,
   type JobRef,
+  type CompletedJob,
   type OwnedJob,
   type ParkRequest,
   type ProgressReport,

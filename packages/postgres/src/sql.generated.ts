@@ -1467,7 +1467,7 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
   {
     version: 8,
     name: "flow_control",
-    hash: "caea34f1f4aab83bf96c77cb7bec6b57126cd7a632a25c53feeedc9abc13b609",
+    hash: "96b3cf43995651d58363b52820b146e76de42d4edcdeef682ef7bf5261f3db35",
     text: `-- Flow control: what is known of queues, the waiting jobs of governed queues, the slots of dispatched
 -- ones, shares of limits, and breakers of dependencies.
 
@@ -1535,8 +1535,9 @@ comment on column waybill.queue.closed_until is 'Nothing is dispatched before: a
 comment on column waybill.queue.closed_reason is 'What that handler said.';
 comment on column waybill.queue.changed_at is 'When the row was last changed.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger queue_changed after insert or update or delete on waybill.queue
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- What is said of single job types and keys at run time.
 create table waybill.queue_gate (
@@ -1565,7 +1566,7 @@ comment on column waybill.queue_gate.closed_until is 'Nothing of it is dispatche
 comment on column waybill.queue_gate.closed_reason is 'What that handler said.';
 
 create trigger queue_gate_changed after insert or update or delete on waybill.queue_gate
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- Jobs of governed queues that wait for their turn. The payload stays in the outbox.
 create table waybill.backlog (
@@ -1578,6 +1579,7 @@ create table waybill.backlog (
   priority integer not null default 0,
   dispatch integer not null default 1,
   payload text,
+  changed xid8,
   enqueued_at timestamptz not null,
   lane text not null generated always as (
     case
@@ -1601,6 +1603,7 @@ comment on column waybill.backlog.type is 'Job name.';
 comment on column waybill.backlog.priority is 'Integer, higher first.';
 comment on column waybill.backlog.dispatch is 'Dispatch that it becomes.';
 comment on column waybill.backlog.payload is 'Of a job that was edited while it waited: its payload, so that a dispatch at the same time sends it; else null.';
+comment on column waybill.backlog.changed is 'Transaction that edited or replaced the job while it waited: a dispatch that does not see it all yet leaves the job for a later round.';
 comment on column waybill.backlog.enqueued_at is 'When the job was first written.';
 comment on column waybill.backlog.lane is 'Jobs of one lane go in the order of their places: those of an ordering key, or of one priority, type and key.';
 
@@ -1713,7 +1716,6 @@ comment on column waybill.dependency.probe_at is 'When the next probe may go; nu
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
--- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
 for each row execute function waybill.raise_flow_revision();
 
@@ -2050,7 +2052,7 @@ $$;
   {
     version: 10,
     name: "pending_jobs",
-    hash: "863b78c7306f83d2317837f2c67c88c46afea66f89ac097cc2124a9a4e66b370",
+    hash: "3384fdf29487fd479523cec2bc84a9f692af6f87239d382c257c906064ee0ff3",
     text: `-- Jobs that wait for their time or their turn: keys that are free once their job has started, and waiting
 -- jobs that a later enqueue gives another content.
 
@@ -2154,6 +2156,7 @@ begin
   -- read the rest of the envelope already.
   update waybill.backlog as b
   set payload = new_payload,
+      changed = pg_current_xact_id(),
       priority = coalesce(new_priority, 0)
   where b.id = job_id
     and b.queue = new_queue
@@ -2187,7 +2190,7 @@ comment on function waybill.replace_pending(uuid, jsonb) is 'Gives a job that st
   {
     version: 11,
     name: "enqueue",
-    hash: "5ca3ee3f2df7069b09729538655981bab848d9c4d34fbcf879ed459c9a452198",
+    hash: "c395df3258a73f2d2a219b648d62922128632a47e506a9f7735c487080c50377",
     text: `-- waybill.enqueue(jobs): the one way in, callable from any language.
 --
 -- jobs: a JSON array of objects with
@@ -2221,6 +2224,31 @@ comment on function waybill.replace_pending(uuid, jsonb) is 'Gives a job that st
 -- {key, max, queue} in the message, or cancels the jobs that have waited longest. Enqueues to such a queue
 -- take turns, from here to the end of their transactions.
 
+-- What is wrong with the concurrency key or the debounce of a job that is to be enqueued; null: nothing.
+create function waybill.enqueue_fault(job jsonb) returns text
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+  select case
+    when not octet_length(coalesce(job ->> 'concurrency_key', job -> 'headers' ->> 'waybill-concurrency-key')) between 1 and 255
+      then 'has a concurrency_key of other than 1 to 255 bytes'
+    when job ->> 'debounce_max_ms' is not null and job ->> 'debounce_ms' is null then 'has a debounce_max_ms without debounce_ms'
+    when job ->> 'debounce_ms' is null then null
+    when jsonb_typeof(job -> 'debounce_ms') <> 'number' then 'has a debounce_ms that is not a number from 1 on'
+    when (job ->> 'debounce_ms')::numeric < 1 then 'has a debounce_ms that is not a number from 1 on'
+    when jsonb_typeof(job -> 'debounce_max_ms') not in ('number', 'null')
+      then 'has a debounce_max_ms that is not a number from debounce_ms on'
+    when (job ->> 'debounce_max_ms')::numeric < (job ->> 'debounce_ms')::numeric
+      then 'has a debounce_max_ms that is not a number from debounce_ms on'
+    when job ->> 'idempotency_key' is null then 'has a debounce_ms without an idempotency_key'
+    when job ->> 'run_at' is not null or job ->> 'delay_ms' is not null
+      then 'has a debounce_ms together with run_at or delay_ms'
+    when job ->> 'idempotency_mode' <> 'until_start' then 'has a debounce_ms with an idempotency_mode other than until_start'
+  end
+$$;
+
+comment on function waybill.enqueue_fault(jsonb) is 'What is wrong with the concurrency key or the debounce of a job that is to be enqueued; null: nothing.';
+
 create or replace function waybill.enqueue(jobs jsonb, hint boolean default true)
 returns table (id text, deduplicated text)
 language plpgsql volatile
@@ -2239,6 +2267,7 @@ declare
   skipped boolean[];
   -- Place that the last key which was given away went to.
   earlier integer;
+  keys boolean;
   bounded boolean;
 begin
   if jsonb_typeof(jobs) is distinct from 'array' then
@@ -2267,24 +2296,12 @@ begin
         when jsonb_typeof(e.job -> 'headers') = 'object'
           and exists (select from jsonb_each(e.job -> 'headers') as h where jsonb_typeof(h.value) <> 'string')
           then 'has a header that is not a text'
-        when not octet_length(coalesce(e.job ->> 'concurrency_key', e.job -> 'headers' ->> 'waybill-concurrency-key')) between 1 and 255
-          then 'has a concurrency_key of other than 1 to 255 bytes'
         when not coalesce(e.job ->> 'idempotency_mode', 'for_a_time') in ('for_a_time', 'until_start', 'until_end')
           then 'has an idempotency_mode that is not for_a_time, until_start or until_end'
         when not octet_length(e.job ->> 'idempotency_key') between 1 and 255 then 'has an idempotency_key of other than 1 to 255 bytes'
-        when e.job ->> 'debounce_max_ms' is not null and e.job ->> 'debounce_ms' is null then 'has a debounce_max_ms without debounce_ms'
-        when e.job ->> 'debounce_ms' is not null then
-          case
-            when jsonb_typeof(e.job -> 'debounce_ms') <> 'number' or not (e.job ->> 'debounce_ms')::numeric >= 1
-              then 'has a debounce_ms that is not a number from 1 on'
-            when e.job ->> 'debounce_max_ms' is not null and (
-                jsonb_typeof(e.job -> 'debounce_max_ms') <> 'number'
-                or not (e.job ->> 'debounce_max_ms')::numeric >= (e.job ->> 'debounce_ms')::numeric
-              ) then 'has a debounce_max_ms that is not a number from debounce_ms on'
-            when e.job ->> 'idempotency_key' is null then 'has debounce_ms without an idempotency_key'
-            when e.job ->> 'run_at' is not null or e.job ->> 'delay_ms' is not null then 'has debounce_ms together with run_at or delay_ms'
-            when e.job ->> 'idempotency_mode' <> 'until_start' then 'has debounce_ms with an idempotency_mode other than until_start'
-          end
+        -- Apart, since few jobs have them and every enqueue pays for the length of this statement.
+        when e.job ?| array['concurrency_key', 'debounce_ms', 'debounce_max_ms']
+          or e.job -> 'headers' ? 'waybill-concurrency-key' then waybill.enqueue_fault(e.job)
       end as fault
     from jsonb_array_elements(jobs) with ordinality as e (job, n)
   ) as c
@@ -2299,90 +2316,93 @@ begin
   select
     array_agg(coalesce((e.job ->> 'id')::uuid, waybill.new_id()) order by e.n),
     array_agg(false order by e.n),
-    array_agg(false order by e.n),
-    -- Asked here, so that queues without a maximum pay for no statement of their own.
+    -- Asked here, so that jobs without a key, and queues without a maximum, pay for no statement of their own.
+    coalesce(bool_or(e.job ? 'idempotency_key'), false),
     coalesce(bool_or(e.job ->> 'queue' in (select q.name from waybill.queue as q where q.settings -> 'maxWaiting' is not null)), false)
-  into ids, duplicate, skipped, bounded
+  into ids, duplicate, keys, bounded
   from jsonb_array_elements(jobs) with ordinality as e (job, n);
 
+  skipped := duplicate;
   -- Keys one by one, in one order for all callers so that two bulk enqueues cannot deadlock.
-  for keyed in
-    select
-      e.n::integer as n,
-      e.job ->> 'type' as type,
-      e.job ->> 'idempotency_key' as key,
-      e.job ->> 'debounce_ms' is not null as debounced,
-      case
-        when e.job ->> 'debounce_ms' is not null then 'until_start'
-        else coalesce(e.job ->> 'idempotency_mode', 'for_a_time')
-      end as mode,
-      coalesce((e.job ->> 'idempotency_ttl_ms')::numeric, 86400000) as ttl_ms
-    from jsonb_array_elements(jobs) with ordinality as e (job, n)
-    where e.job ->> 'idempotency_key' is not null
-    order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
-  loop
-    insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
-    values (
-      keyed.type,
-      keyed.key,
-      ids[keyed.n],
-      keyed.mode,
-      case when keyed.mode = 'for_a_time' then instant + keyed.ttl_ms * interval '1 millisecond' end
-    )
-    on conflict on constraint idempotency_key_pkey do update
-    set job_id = excluded.job_id,
-        mode = excluded.mode,
-        expires_at = excluded.expires_at,
-        created_at = excluded.created_at
-    where not keyed.debounced
-      and k.job_id <> excluded.job_id
-      and case k.mode
-        when 'for_a_time' then k.expires_at <= clock_timestamp()
-        when 'until_start' then waybill.job_started(k.job_id) and not k.job_id = any (ids)
-        else waybill.job_ended(k.job_id) and not k.job_id = any (ids)
-      end;
-    if found then
-      earlier := keyed.n;
-      continue;
-    end if;
-
-    -- The key's row is locked now, also where it was not changed: who enqueues with it next waits for
-    -- the end of this transaction.
-    select k.job_id into strict taken_by
-    from waybill.idempotency_key as k
-    where k.type = keyed.type and k.key = keyed.key;
-    if keyed.debounced then
-      -- The place before this one has the key, and is delayed as well: it is not written yet, and is not.
-      if ids[earlier] = taken_by
-        and not skipped[earlier]
-        and waybill.job_target(jobs -> (earlier - 1)) = waybill.job_target(jobs -> (keyed.n - 1))
-        and coalesce(
-          jobs -> (earlier - 1) ->> 'debounce_ms' is not null
-            or (jobs -> (earlier - 1) ->> 'run_at')::timestamptz > instant
-            or (jobs -> (earlier - 1) ->> 'delay_ms')::numeric > 0,
-          false
-        )
-      then
-        skipped[earlier] := true;
-        earlier := keyed.n;
-      elsif waybill.replace_pending(taken_by, jobs -> (keyed.n - 1)) then
-        skipped[keyed.n] := true;
-      else
-        update waybill.idempotency_key as k
-        set job_id = ids[keyed.n],
-            mode = keyed.mode,
-            expires_at = null,
-            created_at = instant
-        where k.type = keyed.type and k.key = keyed.key;
+  if keys then
+    for keyed in
+      select
+        e.n::integer as n,
+        e.job ->> 'type' as type,
+        e.job ->> 'idempotency_key' as key,
+        e.job ->> 'debounce_ms' is not null as debounced,
+        case
+          when e.job ->> 'debounce_ms' is not null then 'until_start'
+          else coalesce(e.job ->> 'idempotency_mode', 'for_a_time')
+        end as mode,
+        coalesce((e.job ->> 'idempotency_ttl_ms')::numeric, 86400000) as ttl_ms
+      from jsonb_array_elements(jobs) with ordinality as e (job, n)
+      where e.job ->> 'idempotency_key' is not null
+      order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
+    loop
+      insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
+      values (
+        keyed.type,
+        keyed.key,
+        ids[keyed.n],
+        keyed.mode,
+        case when keyed.mode = 'for_a_time' then instant + keyed.ttl_ms * interval '1 millisecond' end
+      )
+      on conflict on constraint idempotency_key_pkey do update
+      set job_id = excluded.job_id,
+          mode = excluded.mode,
+          expires_at = excluded.expires_at,
+          created_at = excluded.created_at
+      where not keyed.debounced
+        and k.job_id <> excluded.job_id
+        and case k.mode
+          when 'for_a_time' then k.expires_at <= clock_timestamp()
+          when 'until_start' then waybill.job_started(k.job_id) and not k.job_id = any (ids)
+          else waybill.job_ended(k.job_id) and not k.job_id = any (ids)
+        end;
+      if found then
         earlier := keyed.n;
         continue;
       end if;
-    else
-      skipped[keyed.n] := true;
-    end if;
-    duplicate[keyed.n] := true;
-    ids[keyed.n] := taken_by;
-  end loop;
+
+      -- The key's row is locked now, also where it was not changed: who enqueues with it next waits for
+      -- the end of this transaction.
+      select k.job_id into strict taken_by
+      from waybill.idempotency_key as k
+      where k.type = keyed.type and k.key = keyed.key;
+      if keyed.debounced then
+        -- The place before this one has the key, and is delayed as well: it is not written yet, and is not.
+        if ids[earlier] = taken_by
+          and not skipped[earlier]
+          and waybill.job_target(jobs -> (earlier - 1)) = waybill.job_target(jobs -> (keyed.n - 1))
+          and coalesce(
+            jobs -> (earlier - 1) ->> 'debounce_ms' is not null
+              or (jobs -> (earlier - 1) ->> 'run_at')::timestamptz > instant
+              or (jobs -> (earlier - 1) ->> 'delay_ms')::numeric > 0,
+            false
+          )
+        then
+          skipped[earlier] := true;
+          earlier := keyed.n;
+        elsif waybill.replace_pending(taken_by, jobs -> (keyed.n - 1)) then
+          skipped[keyed.n] := true;
+        else
+          update waybill.idempotency_key as k
+          set job_id = ids[keyed.n],
+              mode = keyed.mode,
+              expires_at = null,
+              created_at = instant
+          where k.type = keyed.type and k.key = keyed.key;
+          earlier := keyed.n;
+          continue;
+        end if;
+      else
+        skipped[keyed.n] := true;
+      end if;
+      duplicate[keyed.n] := true;
+      ids[keyed.n] := taken_by;
+    end loop;
+  end if;
 
   if bounded then
     perform waybill.admit_jobs(jobs, ids, skipped);
@@ -2655,6 +2675,7 @@ export type QueryName =
   | "check_outbox"
   | "check_outbox_partition"
   | "check_partitions"
+  | "check_pauses"
   | "check_relay"
   | "check_server"
   | "check_stale_jobs"
@@ -3026,6 +3047,29 @@ join pg_catalog.pg_class as child on child.oid = i.inhrelid
 join pg_catalog.pg_class as parent on parent.oid = i.inhparent
 where i.inhparent in ('waybill.outbox'::regclass, 'waybill.inbox'::regclass)
 order by parent.relname, child.relname`,
+  check_pauses: `select
+  q.name as queue,
+  null as kind,
+  null as name,
+  ((extract(epoch from clock_timestamp() - q.paused_at) * 1000)::bigint)::text as paused,
+  q.paused_by as pauser,
+  ((extract(epoch from q.closed_until - clock_timestamp()) * 1000)::bigint)::text as closed
+from waybill.queue as q
+where q.paused_at is not null
+  or q.closed_until > clock_timestamp()
+union all
+select
+  g.queue,
+  g.kind,
+  g.name,
+  ((extract(epoch from clock_timestamp() - g.paused_at) * 1000)::bigint)::text,
+  g.paused_by,
+  ((extract(epoch from g.closed_until - clock_timestamp()) * 1000)::bigint)::text
+from waybill.queue_gate as g
+where g.paused_at is not null
+  or g.closed_until > clock_timestamp()
+order by queue, kind nulls first, name
+limit 1000`,
   check_relay: `select
   coalesce(r.holder_name, r.holder::text) as holder,
   (r.lease_until is not null and r.lease_until > clock_timestamp())::text as held,
@@ -3304,9 +3348,9 @@ news as (
 select c.token::text as token
 from completed as c`,
   complete_jobs: `with done as (
-  select d.id, d.queue, d.token, d.result, d.leased, d.slotted
+  select d.id, d.queue, d.token, d.result, d.leased, d.slotted, d.ran
   from jsonb_to_recordset($1::jsonb) as d (
-    id uuid, queue text, token bigint, result text, leased boolean, slotted boolean
+    id uuid, queue text, token bigint, result text, leased boolean, slotted boolean, ran double precision
   )
 ),
 completed as (
@@ -3318,7 +3362,7 @@ completed as (
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
-  returning i.id, i.queue, d.result, d.leased, d.slotted, i.finished_at - i.started_at as took
+  returning i.id, i.queue, d.result, d.leased, d.slotted, d.ran
 ),
 stored as (
   insert into waybill.result as r (id, queue, result)
@@ -3342,13 +3386,13 @@ unslotted as (
   delete from waybill.slot as s
   using completed as c
   where c.slotted
-    and s.id = c.id
+    and s.id = any (array[c.id])
     and s.queue = c.queue
-  returning s.id, s.queue, c.took
+  returning s.id, s.queue, c.ran
 ),
 news as (
   insert into waybill.freed (queue, ended, run_ms)
-  select u.queue, array_agg(u.id), coalesce(sum(extract(epoch from u.took)) * 1000, 0)
+  select u.queue, array_agg(u.id), coalesce(sum(u.ran), 0)
   from unslotted as u
   group by u.queue
 )
@@ -3513,19 +3557,22 @@ kept as (
 free as materialized (
   select b.id, b.queue
   from jsonb_to_recordset(($4::text)::jsonb) as r (i uuid, q text)
-  join waybill.backlog as b on b.id = r.i and b.queue = r.q
+  join waybill.backlog as b on b.id = any (array[r.i]) and b.queue is not distinct from r.q
   left join lateral (
     select s.id from waybill.slot as s where s.id = b.id and s.queue = b.queue for update skip locked
   ) as own on true
   cross join settings as c
-  where own.id is not null
-    or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+  where (
+      own.id is not null
+      or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+    )
+    and (b.changed is null or pg_visible_in_snapshot(b.changed, pg_current_snapshot()))
   for update of b skip locked
 ),
 taken as (
   delete from waybill.backlog as b
   using free as f
-  where b.id = f.id and b.queue = f.queue
+  where b.id = any (array[f.id]) and b.queue is not distinct from f.queue
   returning b.id, b.queue, b.place, b.key, b.ordering_key, b.type, b.priority, b.dispatch, b.enqueued_at, b.payload
 ),
 slotted as (
@@ -3545,20 +3592,20 @@ slotted as (
   returning s.id, s.queue
 ),
 counted as materialized (
-  select w.queue, w.key, w.n
+  select w.id, w.queue
   from slotted as s
-  join waybill.waiting as w on w.id = s.id and w.queue = s.queue
+  join waybill.waiting as w on w.id = any (array[s.id]) and w.queue is not distinct from s.queue
   for update of w skip locked
 ),
 counted_out as (
   delete from waybill.waiting as w
   using counted as c
-  where w.queue = c.queue and w.key = c.key and w.n = c.n
+  where w.id = any (array[c.id]) and w.queue is not distinct from c.queue
 ),
 again as materialized (
   select s.id, s.queue, r.d
   from jsonb_to_recordset(($5::text)::jsonb) as r (i uuid, q text, d integer)
-  join waybill.slot as s on s.id = r.i and s.queue = r.q
+  join waybill.slot as s on s.id = any (array[r.i]) and s.queue = r.q
   cross join settings as c
   where not s.waiting
   for update of s skip locked
@@ -3568,7 +3615,7 @@ renewed as (
   set dispatch = greatest(s.dispatch, a.d),
       dispatched_at = clock_timestamp()
   from again as a
-  where s.id = a.id and s.queue = a.queue
+  where s.id = any (array[a.id]) and s.queue = a.queue
   returning s.id, s.queue, s.dispatch
 ),
 refused as materialized (
@@ -3580,12 +3627,12 @@ waits as (
   update waybill.slot as s
   set waiting = true
   from refused as r
-  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is not null
+  where s.id = any (array[r.i]) and s.queue = r.q and s.dispatch = r.d and s.ordering_key is not null
 ),
 returned as (
   delete from waybill.slot as s
   using refused as r
-  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is null
+  where s.id = any (array[r.i]) and s.queue = r.q and s.dispatch = r.d and s.ordering_key is null
 ),
 sent as materialized (
   select t.id, t.queue, t.dispatch, t.payload from taken as t
@@ -3636,7 +3683,8 @@ timed as (
 ),
 waiting as (
   update waybill.backlog as b
-  set payload = n.payload
+  set payload = n.payload,
+      changed = pg_current_xact_id()
   from input as n
   where b.id = n.id
     and b.queue = n.queue
@@ -3758,6 +3806,7 @@ place as materialized (
       (select w.key from waiting as w),
       (select s.key from slot as s),
       (select o.key from written as o),
+      to_jsonb(j) ->> 'concurrency_key',
       j.headers ->> 'waybill-concurrency-key',
       ''
     ) as key,
@@ -5661,6 +5710,11 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $6::bigint
 from jsonb_to_recordset(($1::text)::jsonb) as r (id uuid, queue text, dispatch integer)
 where exists (
     select from waybill.backlog as b where b.id = r.id and b.queue = r.queue and b.dispatch >= r.dispatch
+  )
+  or exists (
+    select
+    from waybill.timer as t
+    where t.id = r.id and t.queue = r.queue and t.kind = 'job' and t.dispatch >= r.dispatch
   )
   or exists (
     select

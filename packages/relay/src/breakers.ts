@@ -1,7 +1,8 @@
 /**
  * The breakers of dependencies, moved on by the relay that leads. All that decides lies in the database
  * (the counts, the clock, the state), so that a breaker survives restarts and takeovers, and one
- * statement does it; here is only when to look, and what to tell.
+ * statement does it; here is only when to look, and what to tell. A change raises the revision of the
+ * settings, which the governor looks at.
  */
 
 import type { Logger } from "@waybill/core";
@@ -12,8 +13,6 @@ export interface BreakersOptions {
   readonly store: Pick<DependencyStore, "step">;
   readonly epoch: string;
   readonly logger: Logger;
-  /** Called when the state of a breaker has changed. */
-  readonly onChanged: () => void;
 }
 
 const lookEveryMs = 250;
@@ -32,14 +31,13 @@ export class Breakers {
 
   /** Moves the breakers on; resolves to the milliseconds until the next look. */
   async step(): Promise<number> {
-    const { store, epoch, onChanged } = this.#options;
+    const { store, epoch } = this.#options;
     const breakers = await store.step(epoch);
     const changed = breakers.filter(
       ({ name, state }) => state !== (this.#states.get(name) ?? "closed"),
     );
     this.#states = new Map(breakers.map(({ name, state }) => [name, state]));
     for (const breaker of changed) this.#tell(breaker);
-    if (changed.length > 0) onChanged();
     return breakers.length > 0 ? lookEveryMs : lookIdleMs;
   }
 

@@ -258,7 +258,6 @@ function startUpkeep(
     }),
     epoch: term.epoch,
     logger,
-    onChanged: () => wakeUp.hint(),
   });
   const start = (
     name: string,

@@ -16,5 +16,6 @@ export {
   expectNotEnqueued,
   type PayloadPart,
 } from "./expect-enqueued.ts";
+export { runBatch, type RunBatchOptions } from "./run-batch.ts";
 export { runHandler, type ReportedProgress, type RunHandlerOptions } from "./run-handler.ts";
 export { waitForJob, type WaitForJobOptions } from "./wait-for-job.ts";

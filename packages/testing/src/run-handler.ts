@@ -1,16 +1,6 @@
-import {
-  type EventDefinition,
-  type InputOf,
-  type JobDefinition,
-  newJobId,
-  type Envelope,
-  encodePayload,
-  payloadBytesMax,
-  PayloadError,
-  type ResultOf,
-  validateValue,
-} from "@waybill/core";
+import type { EventDefinition, InputOf, JobDefinition, ResultOf } from "@waybill/core";
 import { rehearsalOf, type Worker } from "@waybill/worker";
+import { envelopeOf } from "./envelope-of.ts";
 import { inlineTransaction } from "./inline-transaction.ts";
 
 /** Options of {@link runHandler}. */
@@ -46,19 +36,6 @@ export interface ReportedProgress {
   readonly total: number | null;
 }
 
-async function bodyOf(
-  name: string,
-  schema: JobDefinition["payload"],
-  payload: unknown,
-): Promise<string> {
-  const valid = await validateValue(schema, payload);
-  if (valid.issues !== undefined) throw new PayloadError(name, valid.issues);
-  // What is enqueued is the input, as the producer gave it.
-  const encoded = encodePayload(payload, payloadBytesMax);
-  if (encoded.issues !== undefined) throw new PayloadError(name, encoded.issues);
-  return encoded.text;
-}
-
 /**
  * Runs one handler the way a worker does: the payload is checked by its schema, makes the round
  * trip through JSON, and is checked and parsed again; the result is checked; the signal aborts after
@@ -79,33 +56,8 @@ export async function runHandler<Tx, D extends JobDefinition | EventDefinition>(
   options: RunHandlerOptions<Tx>,
 ): Promise<D extends JobDefinition ? ResultOf<D> : void> {
   const rehearsal = rehearsalOf<Tx>(worker);
-  const definition: JobDefinition | EventDefinition = job;
-  const envelope: Envelope = {
-    id: options.jobId ?? newJobId(),
-    idSource: "given",
-    queue:
-      "options" in definition
-        ? definition.options.queue
-        : (options.subscription ?? rehearsal.subscriptionsOf(job.name)[0] ?? "(none)"),
-    type: job.name,
-    version: "options" in definition ? definition.options.version : 1,
-    dispatch: 1,
-    death: 0,
-    priority: "options" in definition ? definition.options.priority : null,
-    orderingKey: null,
-    correlationId: options.correlationId ?? null,
-    enqueuedAt: new Date(),
-    expiresAt: null,
-    runAt: null,
-    onTerminal: null,
-    concurrencyKey: options.concurrencyKey ?? null,
-    slot: null,
-    headers: options.headers ?? {},
-    payload: await bodyOf(job.name, job.payload, payload),
-    payloadBase64: false,
-  };
   const outcome = await rehearsal.run({
-    envelope,
+    envelope: await envelopeOf(rehearsal, job, payload, options),
     attempt: options.attempt ?? 1,
     transaction: inlineTransaction(rehearsal.database, options.tx),
     checkpoint: options.checkpoint === undefined ? undefined : JSON.stringify(options.checkpoint),

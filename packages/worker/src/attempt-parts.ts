@@ -2,6 +2,7 @@
 
 import type { Envelope, Logger } from "@waybill/core";
 import type { Database, JobFence, JobRef, OwnedJob } from "@waybill/postgres";
+import type { Batches } from "./batch/batches.ts";
 import type { Internals } from "./internals.ts";
 import type { ProgressWriter } from "./progress.ts";
 import type { Registration } from "./registry.ts";
@@ -33,6 +34,7 @@ export interface AttemptEnvironment<Tx> {
   /** The newest checkpoint of a job as JSON text. */
   readonly readCheckpoint: (job: JobRef) => Promise<string | undefined>;
   readonly progress: Pick<ProgressWriter, "write">;
+  readonly batches: Pick<Batches<Tx>, "reserve">;
 }
 
 /** A claimed job with its handler. */
@@ -40,6 +42,8 @@ export interface AttemptInput<Tx> {
   readonly envelope: Envelope;
   readonly owned: OwnedJob;
   readonly attempt: number;
+  /** The job may be what kills workers; see JobStarts. */
+  readonly isSuspect: boolean;
   readonly registration: Registration<Tx>;
   /** Around the writing of the job's end; see Holding. */
   readonly holding: { begin(): Promise<OwnedJob>; end(): void };

@@ -15,9 +15,10 @@ import {
 import type { OwnedJob } from "@waybill/postgres";
 import type { AttemptEnvironment, AttemptInput, AttemptOutcome } from "./attempt-parts.ts";
 import { AttemptTransactions } from "./attempt-transactions.ts";
+import type { Seat } from "./batch/gathering.ts";
 import { type CurrentJob, currentJob } from "./current-job.ts";
 import { ProgressReporter } from "./progress.ts";
-import type { AnyContext, Registration } from "./registry.ts";
+import type { AnyContext, BatchRun, PlainContext, ThreadedHandler } from "./registry.ts";
 import { strayErrorsMet } from "./stray-errors.ts";
 import { checkpointOf, checkpointText, payloadOf, resultText } from "./values.ts";
 
@@ -39,7 +40,7 @@ export class Attempt<Tx> {
   #isAbandoned = false;
   #hasEnded = false;
   #execution: Promise<AttemptOutcome> | undefined;
-  /** Ends the thread of an isolated handler. */
+  /** Ends the thread of an isolated handler, or leaves a batch. */
   #kill: ((reason: Error) => void) | undefined;
   /** By the monotonic clock. */
   readonly startedAt: number = performance.now();
@@ -111,7 +112,8 @@ export class Attempt<Tx> {
 
   /** Runs the handler. Never rejects. */
   async run(): Promise<AttemptOutcome> {
-    this.#startTimeouts();
+    // In a batch time runs from the start of the batch.
+    if (this.#input.registration.run.kind !== "batch") this.#startTimeouts();
     this.#execution = currentJob.run(this.#current, () => this.#execute());
     try {
       return await Promise.race([this.#execution, this.#abandoned.promise]);
@@ -166,28 +168,35 @@ export class Attempt<Tx> {
   }
 
   async #execute(): Promise<AttemptOutcome> {
+    const { registration, envelope } = this.#input;
+    const { run } = registration;
+    // Before anything is waited for: a batch waits for those that are on their way.
+    const seat = run.kind === "batch" ? this.#reserve(run) : undefined;
     try {
-      const { registration, envelope } = this.#input;
       const context = this.#contextOf(await payloadOf(registration, envelope));
-      const { run } = registration;
       if (run.kind === "transactional") {
         return this.#blamed(await this.#transactions.ending((tx) => run.handler(context, tx)));
       }
       const checkpoint = await this.#readCheckpoint();
+      const plain: PlainContext<Tx> = {
+        ...context,
+        checkpoint,
+        transaction: (work) => this.#transactions.guarded(work),
+        saveCheckpoint: (tx, given) => this.#saveCheckpoint(tx, given),
+      };
       const value =
         run.kind === "isolated"
           ? await this.#inThread(run.handler, { ...context, checkpoint })
-          : await run.handler({
-              ...context,
-              checkpoint,
-              transaction: (work) => this.#transactions.guarded(work),
-              saveCheckpoint: (tx, given) => this.#saveCheckpoint(tx, given),
-            });
+          : run.kind === "plain"
+            ? await run.handler(plain)
+            : await this.#inBatch(seat ?? this.#reserve(run), plain);
       await strayErrorsMet();
       this.#checkStopped();
       return { kind: "returned", result: await resultText(registration, value) };
     } catch (error) {
       return this.#blamed({ kind: "failed", error });
+    } finally {
+      seat?.leave();
     }
   }
 
@@ -233,8 +242,24 @@ export class Attempt<Tx> {
     if (!(await fence.saveCheckpoint(executor, owned, text))) throw new LeaseLostError(owned.id);
   }
 
+  #reserve(run: BatchRun<Tx>): Seat<Tx> {
+    return this.#environment.batches.reserve(run, this.#input.envelope.queue);
+  }
+
+  async #inBatch(seat: Seat<Tx>, context: PlainContext<Tx>): Promise<unknown> {
+    const entry = seat.join({
+      context,
+      current: this.#current,
+      isSuspect: this.#input.isSuspect,
+      stop: (reason) => this.stop(reason),
+      onStart: () => this.#startTimeouts(),
+    });
+    this.#kill = (reason) => entry.leaveBehind(reason);
+    return await entry.ended;
+  }
+
   async #inThread(
-    handler: Extract<Registration<Tx>["run"], { readonly kind: "isolated" }>["handler"],
+    handler: ThreadedHandler,
     context: AnyContext & { readonly checkpoint: unknown },
   ): Promise<unknown> {
     const { result, kill } = handler.start(context);

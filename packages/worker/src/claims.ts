@@ -43,6 +43,8 @@ export interface ClaimsOptions<Tx> {
   readonly inFlight: InFlight;
   /** See JobStarts. */
   readonly isHeldBack: JobStartsOptions<Tx>["isHeldBack"];
+  /** Called when jobs were claimed and started, and those that could not be let go. */
+  readonly onRound: () => void;
 }
 
 /** See the head of the file. */
@@ -72,6 +74,14 @@ export class Claims<Tx> {
     this.#queues.push(queue);
   }
 
+  /** True while more jobs of a queue may be started: it has a free slot, or one is being claimed for. */
+  mayStart(queue: string): boolean {
+    return (
+      this.#claiming ||
+      this.#queues.some(({ name, busy, concurrency }) => name === queue && busy < concurrency)
+    );
+  }
+
   /** Claims no more. */
   stop(): void {
     this.#stopped = true;
@@ -96,7 +106,7 @@ export class Claims<Tx> {
   }
 
   async #round(): Promise<void> {
-    const { gate, bootId } = this.#options;
+    const { gate, bootId, onRound } = this.#options;
     const me = bootId();
     if (this.#claiming || this.#stopped || !gate.open || me === undefined) return;
     if (!this.#starts.mayClaim) return;
@@ -113,6 +123,7 @@ export class Claims<Tx> {
       this.#options.logger.error({ err }, "claims failed");
     } finally {
       this.#claiming = false;
+      onRound();
     }
     if (progress) this.schedule();
   }

@@ -10,13 +10,10 @@ const define = defineQueue({
 const queues = { emails: { concurrency: 1, define }, plain: { concurrency: 1 } };
 
 test("a job depends on what its queue and its type there depend on", () => {
-  const dependsOn = dependsOnOf(queues);
-
-  expect(dependsOn("emails", "email.note")).toEqual(["smtp"]);
-  expect(dependsOn("emails", "email.bill")).toEqual(["smtp", "billing", "smtp"]);
-  expect(dependsOn("emails", "constructor")).toEqual(["smtp"]);
-  expect(dependsOn("plain", "email.bill")).toEqual([]);
-  expect(dependsOn("unknown", "email.bill")).toEqual([]);
+  expect(dependsOnOf(define.settings, "email.note")).toEqual(["smtp"]);
+  expect(dependsOnOf(define.settings, "email.bill")).toEqual(["smtp", "billing", "smtp"]);
+  expect(dependsOnOf(define.settings, "constructor")).toEqual(["smtp"]);
+  expect(dependsOnOf({}, "email.bill")).toEqual([]);
 });
 
 test("each unknown dependency is named once, with all places that need it", () => {

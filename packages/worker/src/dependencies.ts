@@ -4,7 +4,6 @@
  * decided there, for the whole fleet.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
 import {
   ConfigError,
   type ConfigIssue,
@@ -13,16 +12,10 @@ import {
   type FailureClass,
   type Logger,
   type QueueDefinition,
+  type QueueSettings,
 } from "@waybill/core";
-import {
-  createDependencyStore,
-  type DependencyStore,
-  type OutcomeReport,
-  type SqlConnection,
-} from "@waybill/postgres";
-import type { DatabaseGate } from "./database-gate.ts";
-import type { ResolvedWorkerOptions } from "./options.ts";
-import { databaseErrorKind, type OwnDatabase } from "./own-database.ts";
+import { createDependencyStore, type OutcomeReport } from "@waybill/postgres";
+import type { OwnDatabase } from "./own-database.ts";
 import type { Registration } from "./registry.ts";
 import type { Settled } from "./settlements.ts";
 
@@ -38,8 +31,6 @@ export type DefinedQueues = Readonly<
 const tellEveryMs = 250;
 /** Different outcomes that wait to be told, at most. */
 const waitingMax = 10_000;
-/** Milliseconds until a declaration that lost a race is tried again. */
-const declareAgainMs = 50;
 
 /**
  * Compares what jobs and queues depend on with the worker's dependencies.
@@ -75,17 +66,28 @@ export function checkDependencies(
   if (issues.length > 0) throw new ConfigError("createWorker", issues);
 }
 
-/** What the definitions of queues say that a job depends on, besides its own definition. */
-export function dependsOnOf(
-  queues: DefinedQueues,
-): (queue: string, type: string) => readonly string[] {
-  return (queue, type) => {
-    const settings = queues[queue]?.define?.settings;
-    if (settings === undefined) return [];
-    const types = settings.types ?? {};
-    const ofType = Object.hasOwn(types, type) ? types[type]?.dependsOn : undefined;
-    return [...(settings.dependsOn ?? []), ...(ofType ?? [])];
-  };
+/** What a queue's settings say that its jobs of a type depend on. */
+export function dependsOnOf(settings: QueueSettings, type: string): readonly string[] {
+  const { dependsOn = [], types = {} } = settings;
+  const ofType = Object.hasOwn(types, type) ? types[type]?.dependsOn : undefined;
+  return ofType === undefined ? dependsOn : [...dependsOn, ...ofType];
+}
+
+/**
+ * Writes the dependencies into the database.
+ *
+ * @throws the driver's error
+ */
+export async function declareDependencies(
+  definitions: readonly DependencyDefinition[],
+  database: Pick<OwnDatabase, "pool" | "pooled">,
+  schema: string,
+  logger: Logger,
+): Promise<void> {
+  if (definitions.length === 0) return;
+  const store = createDependencyStore(database.pool, { schema, prepare: !database.pooled });
+  const changed = await store.declare(definitions);
+  if (changed.length > 0) logger.info({ dependencies: changed }, "dependencies declared");
 }
 
 /** A finished attempt. */
@@ -98,65 +100,29 @@ export interface FinishedAttempt {
 
 type Outcome = Omit<OutcomeReport, "ageMs" | "attempts"> & { readonly startedAt: number };
 
+/** Options of {@link DependencyOutcomes}. */
+export interface DependencyOutcomesOptions {
+  readonly database: Pick<OwnDatabase, "pool" | "pooled">;
+  readonly schema: string;
+  readonly logger: Logger;
+  /** What a job depends on by its queue and type, besides its own definition. */
+  readonly dependsOn: (queue: string, type: string) => readonly string[];
+}
+
 /**
- * The dependencies of a running worker. Outcomes are told gathered; those that cannot be written are
- * thrown away: they are of a moment that has passed by then, and no job waits for them.
+ * Tells outcomes, gathered. Those that cannot be written are thrown away: they are of a moment that has
+ * passed by then, and no job waits for them.
  */
-export class WorkerDependencies {
-  readonly #options: Pick<ResolvedWorkerOptions, "dependencies" | "schema">;
-  readonly #database: Pick<OwnDatabase, "pool" | "pooled">;
-  readonly #gate: DatabaseGate;
-  readonly #logger: Logger;
-  readonly #dependsOn: (queue: string, type: string) => readonly string[];
+export class DependencyOutcomes {
+  readonly #options: DependencyOutcomesOptions;
   /** Numbers of attempts by outcome and beginning. */
   #waiting = new Map<string, { readonly outcome: Outcome; attempts: number }>();
   #timer: NodeJS.Timeout | undefined;
   #telling: Promise<void> | undefined;
   #toldAt = Number.NEGATIVE_INFINITY;
 
-  /** @param dependsOn what a job depends on by its queue and type, besides its own definition */
-  constructor(
-    options: Pick<ResolvedWorkerOptions, "dependencies" | "schema" | "queues">,
-    database: Pick<OwnDatabase, "pool" | "pooled">,
-    gate: DatabaseGate,
-    logger: Logger,
-    dependsOn: (queue: string, type: string) => readonly string[] = dependsOnOf(options.queues),
-  ) {
+  constructor(options: DependencyOutcomesOptions) {
     this.#options = options;
-    this.#database = database;
-    this.#gate = gate;
-    this.#logger = logger;
-    this.#dependsOn = dependsOn;
-  }
-
-  /**
-   * Writes the dependencies into the database, waiting for it where it is away.
-   *
-   * @throws the gate's reason when the worker has stopped; the database's error if it will never accept
-   *   them
-   */
-  async declare(): Promise<void> {
-    const { dependencies } = this.#options;
-    if (dependencies.length === 0) return;
-    for (;;) {
-      await this.#gate.whenOpen();
-      try {
-        const changed = await this.#storeOn(this.#database.pool).declare(dependencies);
-        if (changed.length > 0)
-          this.#logger.info({ dependencies: changed }, "dependencies declared");
-        return;
-      } catch (error) {
-        const kind = databaseErrorKind(error);
-        if (kind === "data") throw error;
-        if (kind === "down") this.#gate.close(error);
-        else await delay(declareAgainMs);
-      }
-    }
-  }
-
-  #storeOn(connection: SqlConnection): DependencyStore {
-    const { schema } = this.#options;
-    return createDependencyStore(connection, { schema, prepare: !this.#database.pooled });
   }
 
   /** Takes an attempt whose end is recorded. Those that were cancelled or lost tell nothing. */
@@ -164,7 +130,7 @@ export class WorkerDependencies {
     const hasEnded = failure === undefined ? state === "succeeded" : isFailed(state);
     if (!hasEnded) return;
     const { row, registration, startedAt } = attempt;
-    const ofQueue = this.#dependsOn(row.queue, registration.name);
+    const ofQueue = this.#options.dependsOn(row.queue, registration.name);
     if (registration.dependsOn.length === 0 && ofQueue.length === 0) return;
     const failureClass = failure?.failureClass ?? null;
     for (const dependency of new Set([...registration.dependsOn, ...ofQueue])) {
@@ -208,14 +174,15 @@ export class WorkerDependencies {
 
   async #send(): Promise<void> {
     if (this.#waiting.size === 0) return;
+    const { database, schema, logger } = this.#options;
     try {
       // First a connection, then the ages: what waits for one would look younger than it is.
-      const client = await this.#database.pool.connect();
+      const client = await database.pool.connect();
       const told = [...this.#waiting.values()];
       this.#waiting = new Map();
       try {
         const nowMs = performance.now();
-        await this.#storeOn(client).record(
+        await createDependencyStore(client, { schema, prepare: !database.pooled }).record(
           told.map(({ outcome: { startedAt, ...outcome }, attempts }) => ({
             ...outcome,
             ageMs: nowMs - startedAt,
@@ -229,7 +196,7 @@ export class WorkerDependencies {
       }
     } catch (err) {
       this.#waiting = new Map();
-      this.#logger.debug({ err }, "outcomes of dependencies could not be told");
+      logger.debug({ err }, "outcomes of dependencies could not be told");
     }
   }
 }

@@ -5,19 +5,22 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "@waybill/core";
-import type { FlowStore } from "@waybill/postgres";
-import { declareQueues, type QueueDeclaration } from "./declared-queues.ts";
+import { declareQueues } from "./declared-queues.ts";
+import { declareDependencies, DependencyOutcomes, dependsOnOf } from "./dependencies.ts";
 import type { QueueReason } from "./door.ts";
 import { FlowView } from "./flow.ts";
-import { databaseErrorKind } from "./own-database.ts";
+import type { ResolvedWorkerOptions } from "./options.ts";
+import { databaseErrorKind, type OwnDatabase } from "./own-database.ts";
+import type { Registry } from "./registry.ts";
 import { Shares } from "./shares.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
 /** Options of {@link FlowControl}. */
 export interface FlowControlOptions {
-  readonly store: FlowStore;
+  readonly options: Pick<ResolvedWorkerOptions, "dependencies" | "queues" | "schema">;
+  readonly ownDatabase: Pick<OwnDatabase, "flow" | "pool" | "pooled">;
+  readonly registry: Pick<Registry<never>, "dependenciesOf">;
   readonly queues: readonly WorkQueue[];
-  readonly declarations: readonly QueueDeclaration[];
   /** Undefined while this worker has no presence. */
   readonly bootId: () => string | undefined;
   readonly logger: Logger;
@@ -31,12 +34,16 @@ export interface FlowControlOptions {
 /** See the head of the file. */
 export class FlowControl {
   readonly view: FlowView;
+  /** How attempts that depend on something have ended, on the way into the database. */
+  readonly outcomes: DependencyOutcomes;
   readonly #options: FlowControlOptions;
   readonly #shares: Shares;
 
   constructor(options: FlowControlOptions) {
     this.#options = options;
-    const { store, queues, bootId, logger } = options;
+    const { ownDatabase: database, queues, bootId, logger } = options;
+    const { schema } = options.options;
+    const store = database.flow;
     this.view = new FlowView({
       store,
       queues: queues.map(({ name }) => name),
@@ -55,19 +62,31 @@ export class FlowControl {
       limitOf: (queue) => this.view.settings(queue).concurrency,
       onExcess: () => this.view.nudge(),
     });
+    this.outcomes = new DependencyOutcomes({
+      database,
+      schema,
+      logger,
+      dependsOn: (queue, type) => dependsOnOf(this.view.settings(queue), type),
+    });
     for (const queue of queues) queue.onLimitChange = () => options.onSlots(queue);
   }
 
   /**
-   * Declares the queues and looks for the first time, waiting for the database as long as that can help.
+   * Declares dependencies and queues and looks for the first time, waiting for the database as long as that can help.
    *
    * @throws the driver's error for anything else; the signal's reason
    */
   async begin(signal: AbortSignal): Promise<void> {
-    const { store, declarations, logger, random } = this.#options;
+    const { options, ownDatabase: database, registry, queues, logger, random } = this.#options;
+    const declarations = queues.map(({ name: queue }) => ({
+      queue,
+      definition: options.queues[queue]?.define,
+      dependencies: registry.dependenciesOf(queue),
+    }));
     for (let failures = 1; ; failures += 1) {
       try {
-        await declareQueues(store, declarations, logger);
+        await declareDependencies(options.dependencies, database, options.schema, logger);
+        await declareQueues(database.flow, declarations, logger);
         await this.view.look();
         return;
       } catch (err) {
@@ -92,9 +111,9 @@ export class FlowControl {
     this.view.nudge();
   }
 
-  /** Looks no more. Never rejects. */
+  /** Looks no more, and tells the last outcomes. Never rejects. */
   async stop(): Promise<void> {
-    await this.view.stop();
+    await Promise.all([this.view.stop(), this.outcomes.flush()]);
   }
 
   #turnDoors(): void {

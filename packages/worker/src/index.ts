@@ -1,3 +1,5 @@
+export type { BatchedJob } from "./batch/batched-job.ts";
+export type { BatchHandlerOptions } from "./batch/options.ts";
 export type { IsolatedJob, IsolatedRun } from "./isolation/isolated-job.ts";
 export type { ThreadHandlerOptions } from "./isolation/options.ts";
 export type { Context, Job, ReceivedEvent, SubscriptionOptions, TransactionalJob } from "./job.ts";

@@ -20,12 +20,13 @@ import {
 import type { CancelRequest, ClaimedRow, FailureRecord, JobRef, OwnedJob } from "@waybill/postgres";
 import { Attempt } from "./attempt.ts";
 import type { AttemptEnvironment, AttemptOutcome } from "./attempt-parts.ts";
-import type { WorkerDependencies } from "./dependencies.ts";
+import type { FinishedAttempt } from "./dependencies.ts";
 import { Holding } from "./holding.ts";
 import type { Incoming } from "./incoming.ts";
 import type { News } from "./news.ts";
 import type { Registration } from "./registry.ts";
 import { keyOf, type Settled, type Settlements } from "./settlements.ts";
+import { suspectCrashes } from "./verdict.ts";
 
 /** What is published on the diagnostics channel `waybill:job:attempt` after each attempt. */
 export interface AttemptEvent {
@@ -36,7 +37,7 @@ export interface AttemptEvent {
   /** What the attempt made of the job. */
   readonly state: Settled;
   readonly failureClass: string | undefined;
-  /** Time of the handler, in milliseconds. */
+  /** Time of the handler, in milliseconds; of a batch, with the time that it was waited for. */
   readonly durationMs: number;
 }
 
@@ -63,7 +64,8 @@ export interface JobRunnerOptions<Tx> {
   readonly news: Pick<News, "changed">;
   /** Whether an ordering key waits for the retry of this job. */
   readonly blocksOrder: (envelope: Envelope, attempt: number) => boolean;
-  readonly outcomes: Pick<WorkerDependencies, "note">;
+  /** Called with each attempt whose end is recorded. */
+  readonly onEnd: (attempt: FinishedAttempt, state: Settled, failure: Failure | undefined) => void;
   /** Milliseconds that a delivery is held; see Holding. */
   readonly holdMs: number;
   /** The job goes on without its delivery. */
@@ -159,6 +161,7 @@ export class JobRunner<Tx> {
       envelope: incoming.envelope,
       owned: row,
       attempt: row.attempt,
+      isSuspect: row.crashes >= suspectCrashes,
       registration,
       holding,
     });
@@ -235,7 +238,8 @@ export class JobRunner<Tx> {
         return;
       case "returned": {
         const owned = await flight.holding.begin();
-        const state = await this.#settlements.complete({ ...owned, result: outcome.result });
+        const { result } = outcome;
+        const state = await this.#settlements.complete({ ...owned, result, ranMs: durationMs });
         await this.#environment.internals.failpoint("worker.afterCommit");
         this.#report(flight, state, undefined, durationMs);
         await this.#finish(flight, state);
@@ -335,7 +339,7 @@ export class JobRunner<Tx> {
   ): void {
     const { row, registration } = job;
     const rounded = Math.round(durationMs);
-    this.#options.outcomes.note(job, state, failure);
+    this.#options.onEnd(job, state, failure);
     attemptChannel.publish({
       jobId: row.id,
       jobName: registration.name,

@@ -13,10 +13,9 @@ import type { InFlight } from "./in-flight.ts";
 import type { ClaimedJob, JobRunner } from "./job-runner.ts";
 import type { Settlements } from "./settlements.ts";
 import type { Incoming } from "./incoming.ts";
+import { suspectCrashes } from "./verdict.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
-/** Crashes that make a suspect. */
-const suspectCrashes = 2;
 /** How long a suspect is alone with what already runs, in milliseconds. */
 const quietMs = 500;
 /** How long a suspect keeps other suspects waiting, in milliseconds; after that it has proved itself. */
@@ -129,13 +128,14 @@ export class JobStarts<Tx> {
       isFree = true;
       inFlight.endHandler(incoming.key);
       queue.freeSlot();
-      this.#clearSuspect(incoming);
       onChange();
     };
     track(
       runner.run(job, freeSlot).finally(() => {
         freeSlot();
         onLanded(incoming, queue);
+        // Not before its end is recorded: the next suspect may kill the process.
+        this.#clearSuspect(incoming);
       }),
     );
   }

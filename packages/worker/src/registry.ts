@@ -11,6 +11,8 @@ import {
   type StandardSchema,
   type Upcaster,
 } from "@waybill/core";
+import type { BatchHandler } from "./batch/batched-job.ts";
+import type { ResolvedBatchOptions } from "./batch/options.ts";
 import type { Context, Job } from "./job.ts";
 
 /** A context whose name and payload are known to the handler alone. */
@@ -32,6 +34,12 @@ export interface ThreadedHandler {
     readonly kill: (reason: Error) => void;
   };
   close(): Promise<void>;
+}
+
+/** A handler that takes several jobs at once. */
+export interface BatchRun<Tx> extends ResolvedBatchOptions {
+  readonly kind: "batch";
+  readonly handler: BatchHandler<Tx>;
 }
 
 /** A handler with what its definition says about running it. */
@@ -56,6 +64,7 @@ export interface Registration<Tx> {
         readonly handler: (job: PlainContext<Tx>) => Promise<unknown>;
       }
     | { readonly kind: "isolated"; readonly handler: ThreadedHandler }
+    | BatchRun<Tx>
     | {
         readonly kind: "transactional";
         readonly handler: (job: AnyContext, tx: Tx) => Promise<unknown>;

@@ -11,6 +11,7 @@ import {
   type ProgressReport,
 } from "@waybill/postgres";
 import { Attempt } from "./attempt.ts";
+import { Batches } from "./batch/batches.ts";
 import { noInternals } from "./internals.ts";
 import type { Registration, Registry } from "./registry.ts";
 
@@ -67,6 +68,8 @@ export function makeRehearsable<Tx>(worker: object, parts: Parts<Tx>): void {
 class WorkerRehearsal<Tx> implements Rehearsal<Tx> {
   readonly #parts: Parts<Tx>;
   readonly #fence: JobFence;
+  /** Jobs that are rehearsed together go together: no others are waited for. */
+  readonly #batches = new Batches<Tx>(() => false);
 
   constructor(parts: Parts<Tx>) {
     this.#parts = parts;
@@ -127,10 +130,12 @@ class WorkerRehearsal<Tx> implements Rehearsal<Tx> {
         isStopped: () => false,
         readCheckpoint: () => Promise.resolve(input.checkpoint),
         progress: { write: (report) => Promise.resolve(input.onProgress?.(report)) },
+        batches: this.#batches,
       },
       {
         envelope,
         attempt: input.attempt,
+        isSuspect: false,
         owned,
         registration,
         holding: { begin: () => Promise.resolve(owned), end: () => undefined },

@@ -4,6 +4,7 @@
  */
 
 import {
+  type CompletedJob,
   type FailureRecord,
   type IdleDelivery,
   type InboxStore,
@@ -26,7 +27,7 @@ const batchMax = 500;
 export type Settled = JobState | "lost";
 
 /** A completion. */
-export type Completion = OwnedJob & { readonly result: string | null };
+export type Completion = CompletedJob;
 /** A job to hand back, with the dispatch of its delivery. */
 export type Release = OwnedJob & { readonly dispatch: number };
 

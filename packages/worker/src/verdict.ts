@@ -23,3 +23,6 @@ export function verdictOf(row: Pick<ClaimedRow, "state" | "owner" | "ended">, me
   if (!isTerminal(row.state)) return "stale";
   return row.state === "cancelled" && row.ended ? "cancelled" : "duplicate";
 }
+
+/** Crashes that make a job a suspect, which runs alone; see JobStarts. */
+export const suspectCrashes = 2;

@@ -16,10 +16,10 @@ import {
   names,
   topologyOf,
 } from "@waybill/rabbitmq";
+import { Batches } from "./batch/batches.ts";
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
 import { DatabaseGate } from "./database-gate.ts";
-import { WorkerDependencies } from "./dependencies.ts";
 import { Entrances } from "./entrances.ts";
 import { FlowControl } from "./flow-control.ts";
 import { InFlight } from "./in-flight.ts";
@@ -36,6 +36,7 @@ import { watchWear } from "./recycle.ts";
 import type { Registry } from "./registry.ts";
 import { Requests, requestsMs } from "./requests.ts";
 import { createSettlements, type Settlements } from "./settlements.ts";
+import { shutdownError } from "./shutdown-error.ts";
 import { brokerHeartbeatSeconds, prepareTopology, waitForBroker } from "./start-broker.ts";
 import type { WorkerStatus } from "./status.ts";
 import { StrayErrors } from "./stray-errors.ts";
@@ -69,7 +70,7 @@ export class WorkerRun<Tx> {
   readonly #gate: DatabaseGate;
   readonly #presence: Presence;
   readonly #news: News;
-  readonly #dependencies: WorkerDependencies;
+  readonly #batches = new Batches<Tx>((queue) => this.#claims.mayStart(queue));
   readonly #runner: JobRunner<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #parking: Parking;
@@ -102,7 +103,6 @@ export class WorkerRun<Tx> {
     const { store } = ownDatabase;
     const settlements = createSettlements(store, this.#gate, random);
     this.#news = new News(store, logger);
-    this.#dependencies = new WorkerDependencies(options, ownDatabase, this.#gate, logger);
     this.#runner = this.#createRunner(settlements);
     const bootId = (): string | undefined => this.#presence.bootId;
     const inFlight = this.#inFlight;
@@ -130,6 +130,7 @@ export class WorkerRun<Tx> {
       inFlight,
       isHeldBack: ({ row, incoming, registration }) =>
         this.#flow.view.isHeldBack(row.queue, incoming.envelope, registration.dependsOn),
+      onRound: () => this.#batches.look(),
     });
     this.#queues = this.#queueNames().map(
       (name) => new WorkQueue(name, options.queues[name]?.concurrency ?? subscriptionConcurrency),
@@ -152,15 +153,9 @@ export class WorkerRun<Tx> {
       queueName: (queue) => names(options.broker.prefix).queueName(queue),
     });
     this.#flow = new FlowControl({
-      store: ownDatabase.flow,
+      ...setup,
       queues: this.#queues,
-      declarations: this.#queueNames().map((queue) => ({
-        queue,
-        definition: options.queues[queue]?.define,
-        dependencies: registry.dependenciesOf(queue),
-      })),
       bootId,
-      logger,
       random,
       turn: (queue, reason) => this.#entrances.turn(queue, reason),
       onSlots: (queue) => {
@@ -201,11 +196,12 @@ export class WorkerRun<Tx> {
         isStopped: () => this.#end.signal.aborted,
         readCheckpoint: (job) => readCheckpoint(store, this.#gate, job),
         progress: new ProgressWriter(store, logger, (jobId) => this.#news.changed(jobId)),
+        batches: this.#batches,
       },
       settlements,
       news: this.#news,
       blocksOrder: (envelope, attempt) => this.#flow.view.blocksOrder(envelope, attempt),
-      outcomes: this.#dependencies,
+      onEnd: (...ended) => this.#flow.outcomes.note(...ended),
       holdMs: options.holdMs,
       onLeased: ({ key }) => void this.#inFlight.lease(key)?.delivery.ack(),
     });
@@ -288,7 +284,6 @@ export class WorkerRun<Tx> {
     const declare = (): Promise<void> =>
       prepareTopology(this.#connection, topology, mode, this.#logger, signal);
     await declare();
-    await Promise.race([this.#dependencies.declare(), aborted(signal)]);
     await this.#flow.begin(signal);
     this.#presence.start();
     await Promise.race([this.#firstAlive.promise.then(() => this.#flow.start()), aborted(signal)]);
@@ -369,6 +364,7 @@ export class WorkerRun<Tx> {
     this.#stopping = true;
     clearInterval(this.#recycling);
     this.#claims.stop();
+    this.#batches.stop(shutdownError);
     this.#logger.info({ running: this.#runner.running }, "worker stopping");
     await within(3_000, this.#entrances.shut("worker stopping"));
 
@@ -376,12 +372,7 @@ export class WorkerRun<Tx> {
     if (!(await within(options.graceMs, idle, hurry))) {
       const why = hurry?.aborted === true ? "grace is cut short" : "grace is over";
       this.#logger.warn({ running: this.#runner.running }, why);
-      this.#runner.abortAll(
-        (jobId) =>
-          new ShutdownError(
-            `Cannot go on with job ${jobId}: the worker shuts down. It is handed back and runs again.`,
-          ),
-      );
+      this.#runner.abortAll(shutdownError);
       if (!(await within(reactMs, idle))) {
         this.#runner.abandonAll();
         await within(handBackMs, idle);
@@ -389,7 +380,6 @@ export class WorkerRun<Tx> {
     }
     await within(1_000, Promise.all([this.#requests.stop(), this.#flow.stop()]));
     await within(1_000, this.#news.flush());
-    await within(1_000, this.#dependencies.flush());
     this.#end.abort(new ShutdownError("Cannot record anything more: the worker has shut down."));
     await this.#entrances.close();
     await this.#connection.close();

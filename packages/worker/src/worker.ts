@@ -9,6 +9,8 @@ import {
 } from "@waybill/core";
 import type { Database } from "@waybill/postgres";
 import { checkDependencies } from "./dependencies.ts";
+import type { BatchedJob } from "./batch/batched-job.ts";
+import { type BatchHandlerOptions, resolveBatchOptions } from "./batch/options.ts";
 import { type Internals, noInternals } from "./internals.ts";
 import { IsolatedHandler } from "./isolation/isolated-handler.ts";
 import { resolveThreadOptions, type ThreadHandlerOptions } from "./isolation/options.ts";
@@ -58,6 +60,28 @@ export interface Worker<Tx> extends AsyncDisposable {
   handleInTransaction<J extends JobDefinition>(
     job: J,
     run: (job: TransactionalJob<J>, tx: Tx) => Promise<ResultOf<J>> | ResultOf<J>,
+  ): void;
+  /**
+   * Registers a handler that gets several jobs at once: for systems that take many records in one
+   * call. It gets only jobs that this worker has claimed and that may run side by side; payloads
+   * that do not fit the schema fail alone and never reach it. Each job keeps an outcome of its own:
+   * what `job.succeed` or `job.fail` states first, or else success when the handler resolves and a
+   * failure with its error when it throws. It runs again after a crash, as with {@link handle}.
+   *
+   * @param run its `signal` aborts when each job without a stated outcome was told to stop
+   * @throws DuplicateJobError if there is a handler for this job and version
+   * @throws ConfigError with every problem of the options
+   *
+   * @example
+   * worker.handleBatch(indexProduct, { maxJobs: 200, maxWaitMs: 100 }, async (jobs, signal) => {
+   *   const refused = await searchIndex.put(jobs.map(({ id, payload }) => ({ id, ...payload })), signal);
+   *   for (const job of jobs) if (refused.has(job.id)) job.fail(refused.get(job.id));
+   * });
+   */
+  handleBatch<J extends JobDefinition>(
+    job: J,
+    options: BatchHandlerOptions,
+    run: (jobs: readonly BatchedJob<J, Tx>[], signal: AbortSignal) => Promise<void> | void,
   ): void;
   /**
    * Subscribes to an event, with a transactional handler. Every subscription gets every event once;
@@ -137,6 +161,19 @@ class WaybillWorker<Tx> implements Worker<Tx> {
     this.#addJob(job, {
       kind: "transactional",
       handler: async (context, tx) => await run(typed<J["name"], PayloadOutput<J>>(context), tx),
+    });
+  }
+
+  handleBatch<J extends JobDefinition>(
+    job: J,
+    options: BatchHandlerOptions,
+    run: (jobs: readonly BatchedJob<J, Tx>[], signal: AbortSignal) => Promise<void> | void,
+  ): void {
+    this.#addJob(job, {
+      kind: "batch",
+      ...resolveBatchOptions(job.name, options),
+      // Payloads and checkpoints were checked against the definition's schemas.
+      handler: async (jobs, signal) => await run(jobs as readonly BatchedJob<J, Tx>[], signal),
     });
   }
 

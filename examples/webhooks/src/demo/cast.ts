@@ -2,15 +2,14 @@ import { fileURLToPath } from "node:url";
 import type { Child, Children } from "../../../../scripts/stage/children.ts";
 import type { Ground } from "../../../../scripts/stage/ground.ts";
 import type { Screen } from "../../../../scripts/stage/screen.ts";
-import { placeOf, waybill, workerOf } from "../../../../scripts/stage/waybill.ts";
 import {
-  catchBusy,
-  type Kill,
+  placeOf,
   relayAfter,
   relayTerm,
-  waitingJobs,
-  workerTakenOver,
-} from "./takeover.ts";
+  waybill,
+  workerOf,
+} from "../../../../scripts/stage/waybill.ts";
+import { catchBusy, type Kill, waitingJobs, workerTakenOver } from "./takeover.ts";
 
 /** The processes of the example: one endpoint, service and relay, two workers. */
 export interface Cast {

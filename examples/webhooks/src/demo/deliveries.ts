@@ -1,5 +1,5 @@
 import { createRequire } from "node:module";
-import { chance, chosenUuid } from "./chance.ts";
+import { chance, chosenUuid } from "../../../../scripts/stage/chance.ts";
 
 /** A webhook as GitHub would send it. */
 export interface Delivery {

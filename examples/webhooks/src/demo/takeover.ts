@@ -68,25 +68,6 @@ export async function workerTakenOver(
   return { inHand, takeoverMs: performance.now() - killedAt };
 }
 
-/** The term of the relay that is at work; 0 where none is. */
-export async function relayTerm(pool: Pool): Promise<number> {
-  const { epoch } = await one<{ epoch: number }>(
-    pool,
-    `select coalesce(max(epoch), 0)::integer as epoch
-     from waybill.relay where lease_until > clock_timestamp()`,
-  );
-  return epoch;
-}
-
-/** Waits until a relay holds a term after `last`. */
-export async function relayAfter(pool: Pool, last: number, signal: AbortSignal): Promise<void> {
-  await until(
-    "a relay to take the term",
-    async () => ((await relayTerm(pool)) > last ? true : undefined),
-    { deadlineMs, intervalMs: 20, signal },
-  );
-}
-
 /** Jobs in the outbox that no relay has passed yet. */
 export async function waitingJobs(pool: Pool): Promise<number> {
   const { waiting } = await one<{ waiting: number }>(

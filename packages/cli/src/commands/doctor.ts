@@ -7,6 +7,7 @@ import type { CommandRun, Program } from "../command.ts";
 import { withDatabase } from "../database.ts";
 import { checkBroker } from "../doctor/broker-checks.ts";
 import { type Finding, problem } from "../doctor/finding.ts";
+import { checkPauses, pausedQueues, readPauses } from "../doctor/pause-checks.ts";
 import {
   type Ask,
   askOn,
@@ -34,9 +35,14 @@ interface DatabaseReport {
   readonly findings: readonly Finding[];
   readonly known: KnownQueues;
   readonly holds: readonly DeliveryHold[];
+  readonly paused: ReadonlySet<string>;
 }
 
-const nothingKnown = { known: { queues: [], subscriptions: [] }, holds: [] } as const;
+const nothingKnown: Omit<DatabaseReport, "findings"> = {
+  known: { queues: [], subscriptions: [] },
+  holds: [],
+  paused: new Set(),
+};
 
 async function examine(client: Client, schema: string, variable: string): Promise<DatabaseReport> {
   const ask = askOn(client, statementsFor(schema));
@@ -49,19 +55,22 @@ async function examine(client: Client, schema: string, variable: string): Promis
     return { findings, ...nothingKnown };
   }
   const workers = await readLivingWorkers(ask);
+  const pauses = await readPauses(ask);
+  const paused = pausedQueues(pauses);
   for (const check of [
     checkRelay,
     checkTimers,
     checkDeadLetters,
-    (on: Ask) => checkWorkers(on, workers),
+    (on: Ask) => checkWorkers(on, workers, paused),
     checkLeases,
     checkStaleJobs,
     checkTransactions,
   ]) {
     findings.push(...(await check(ask)));
   }
-  findings.push(await checkRetention(ask));
-  return { findings, known: await readKnownQueues(client, schema), holds: holdsOf(workers) };
+  findings.push(...checkPauses(pauses), await checkRetention(ask));
+  const known = await readKnownQueues(client, schema);
+  return { findings, known, holds: holdsOf(workers), paused };
 }
 
 /** A database that cannot be used is a finding as well: the broker is still looked at. */
@@ -112,6 +121,7 @@ export function addDoctorCommand(root: CommandUnknownOpts, program: Program): vo
           topology: topologyFor(database.known, settings.prefix),
           management: managementOf(settings.managementUrl),
           holds: database.holds,
+          paused: database.paused,
           logger,
         });
         const findings = [...database.findings, ...broker];

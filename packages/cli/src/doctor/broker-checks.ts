@@ -22,14 +22,22 @@ export interface BrokerChecks {
   readonly vhost: string;
   readonly topology: Topology;
   readonly management: ManagementClient | undefined;
+  /** Queues whose messages wait because somebody wants it so. */
+  readonly paused: ReadonlySet<string>;
   /** How long workers hold deliveries. */
   readonly holds: readonly DeliveryHold[];
   readonly logger: Logger;
 }
 
-async function checkQueues(connection: BrokerConnection, topology: Topology): Promise<Finding[]> {
+async function checkQueues(
+  connection: BrokerConnection,
+  { topology, paused }: BrokerChecks,
+): Promise<Finding[]> {
   const findings: Finding[] = [];
+  const ours = names(topology.prefix);
+  const meant = new Set([...paused].map((queue) => ours.queueName(queue)));
   for (const { name, role } of topology.queues) {
+    if (meant.has(name)) continue;
     const depth = await queueDepth(connection, name).catch(() => undefined);
     if (depth === undefined || role === "deadLetter") continue;
     if (depth.messages > 0 && depth.consumers === 0) {
@@ -157,7 +165,7 @@ export async function checkBroker(checks: BrokerChecks): Promise<Finding[]> {
     if (report.ok) {
       findings.push(fine("topology", `${topology.queues.length} queues are as they should be`));
     }
-    findings.push(...(await checkQueues(connection, topology)));
+    findings.push(...(await checkQueues(connection, checks)));
     findings.push(...(await checkWithManagement(checks, connection)));
     return findings;
   } catch (error) {

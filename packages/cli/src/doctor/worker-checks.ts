@@ -111,8 +111,16 @@ function versionSkew(rows: readonly Row[]): Finding[] {
 
 export const readLivingWorkers = (ask: Ask): Promise<LivingWorkers> => ask("check_workers");
 
-/** Whether there are workers enough, and what may be wrong with them. */
-export async function checkWorkers(ask: Ask, rows: LivingWorkers): Promise<Finding[]> {
+/**
+ * Whether there are workers enough, and what may be wrong with them.
+ *
+ * @param paused queues that need no worker
+ */
+export async function checkWorkers(
+  ask: Ask,
+  rows: LivingWorkers,
+  paused: ReadonlySet<string>,
+): Promise<Finding[]> {
   if (rows.length === 0) {
     return [
       problem(
@@ -124,7 +132,9 @@ export async function checkWorkers(ask: Ask, rows: LivingWorkers): Promise<Findi
   }
   const drains = rows.filter(isDraining).length;
   const words = drains === 0 ? "alive" : `alive, ${drains} of them draining`;
-  const known = (await ask("list_known_queues")).map((row) => row["queue"] ?? "");
+  const known = (await ask("list_known_queues"))
+    .map((row) => row["queue"] ?? "")
+    .filter((queue) => !paused.has(queue));
   return [
     fine("workers", `${rows.length} ${words}, on ${listed(rows.flatMap(queuesOf))}`),
     ...unserved(rows, known),

@@ -65,8 +65,9 @@ comment on column waybill.queue.closed_until is 'Nothing is dispatched before: a
 comment on column waybill.queue.closed_reason is 'What that handler said.';
 comment on column waybill.queue.changed_at is 'When the row was last changed.';
 
+-- For each row: a statement that changes none fires a trigger for statements too.
 create trigger queue_changed after insert or update or delete on waybill.queue
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- What is said of single job types and keys at run time.
 create table waybill.queue_gate (
@@ -95,7 +96,7 @@ comment on column waybill.queue_gate.closed_until is 'Nothing of it is dispatche
 comment on column waybill.queue_gate.closed_reason is 'What that handler said.';
 
 create trigger queue_gate_changed after insert or update or delete on waybill.queue_gate
-for each statement execute function waybill.raise_flow_revision();
+for each row execute function waybill.raise_flow_revision();
 
 -- Jobs of governed queues that wait for their turn. The payload stays in the outbox.
 create table waybill.backlog (
@@ -108,6 +109,7 @@ create table waybill.backlog (
   priority integer not null default 0,
   dispatch integer not null default 1,
   payload text,
+  changed xid8,
   enqueued_at timestamptz not null,
   lane text not null generated always as (
     case
@@ -131,6 +133,7 @@ comment on column waybill.backlog.type is 'Job name.';
 comment on column waybill.backlog.priority is 'Integer, higher first.';
 comment on column waybill.backlog.dispatch is 'Dispatch that it becomes.';
 comment on column waybill.backlog.payload is 'Of a job that was edited while it waited: its payload, so that a dispatch at the same time sends it; else null.';
+comment on column waybill.backlog.changed is 'Transaction that edited or replaced the job while it waited: a dispatch that does not see it all yet leaves the job for a later round.';
 comment on column waybill.backlog.enqueued_at is 'When the job was first written.';
 comment on column waybill.backlog.lane is 'Jobs of one lane go in the order of their places: those of an ordering key, or of one priority, type and key.';
 
@@ -243,7 +246,6 @@ comment on column waybill.dependency.probe_at is 'When the next probe may go; nu
 comment on column waybill.dependency.changed_at is 'When the state last changed.';
 comment on column waybill.dependency.changed_by is 'Who changed it: an operator''s name, or waybill.';
 
--- For each row: a statement that changes none fires a trigger for statements too.
 create trigger dependency_changed after insert or update or delete on waybill.dependency
 for each row execute function waybill.raise_flow_revision();
 

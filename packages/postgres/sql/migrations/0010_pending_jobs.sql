@@ -101,6 +101,7 @@ begin
   -- read the rest of the envelope already.
   update waybill.backlog as b
   set payload = new_payload,
+      changed = pg_current_xact_id(),
       priority = coalesce(new_priority, 0)
   where b.id = job_id
     and b.queue = new_queue

@@ -31,6 +31,31 @@
 -- {key, max, queue} in the message, or cancels the jobs that have waited longest. Enqueues to such a queue
 -- take turns, from here to the end of their transactions.
 
+-- What is wrong with the concurrency key or the debounce of a job that is to be enqueued; null: nothing.
+create function waybill.enqueue_fault(job jsonb) returns text
+language sql immutable
+set search_path = pg_catalog, pg_temp
+as $$
+  select case
+    when not octet_length(coalesce(job ->> 'concurrency_key', job -> 'headers' ->> 'waybill-concurrency-key')) between 1 and 255
+      then 'has a concurrency_key of other than 1 to 255 bytes'
+    when job ->> 'debounce_max_ms' is not null and job ->> 'debounce_ms' is null then 'has a debounce_max_ms without debounce_ms'
+    when job ->> 'debounce_ms' is null then null
+    when jsonb_typeof(job -> 'debounce_ms') <> 'number' then 'has a debounce_ms that is not a number from 1 on'
+    when (job ->> 'debounce_ms')::numeric < 1 then 'has a debounce_ms that is not a number from 1 on'
+    when jsonb_typeof(job -> 'debounce_max_ms') not in ('number', 'null')
+      then 'has a debounce_max_ms that is not a number from debounce_ms on'
+    when (job ->> 'debounce_max_ms')::numeric < (job ->> 'debounce_ms')::numeric
+      then 'has a debounce_max_ms that is not a number from debounce_ms on'
+    when job ->> 'idempotency_key' is null then 'has a debounce_ms without an idempotency_key'
+    when job ->> 'run_at' is not null or job ->> 'delay_ms' is not null
+      then 'has a debounce_ms together with run_at or delay_ms'
+    when job ->> 'idempotency_mode' <> 'until_start' then 'has a debounce_ms with an idempotency_mode other than until_start'
+  end
+$$;
+
+comment on function waybill.enqueue_fault(jsonb) is 'What is wrong with the concurrency key or the debounce of a job that is to be enqueued; null: nothing.';
+
 create or replace function waybill.enqueue(jobs jsonb, hint boolean default true)
 returns table (id text, deduplicated text)
 language plpgsql volatile
@@ -49,6 +74,7 @@ declare
   skipped boolean[];
   -- Place that the last key which was given away went to.
   earlier integer;
+  keys boolean;
   bounded boolean;
 begin
   if jsonb_typeof(jobs) is distinct from 'array' then
@@ -77,24 +103,12 @@ begin
         when jsonb_typeof(e.job -> 'headers') = 'object'
           and exists (select from jsonb_each(e.job -> 'headers') as h where jsonb_typeof(h.value) <> 'string')
           then 'has a header that is not a text'
-        when not octet_length(coalesce(e.job ->> 'concurrency_key', e.job -> 'headers' ->> 'waybill-concurrency-key')) between 1 and 255
-          then 'has a concurrency_key of other than 1 to 255 bytes'
         when not coalesce(e.job ->> 'idempotency_mode', 'for_a_time') in ('for_a_time', 'until_start', 'until_end')
           then 'has an idempotency_mode that is not for_a_time, until_start or until_end'
         when not octet_length(e.job ->> 'idempotency_key') between 1 and 255 then 'has an idempotency_key of other than 1 to 255 bytes'
-        when e.job ->> 'debounce_max_ms' is not null and e.job ->> 'debounce_ms' is null then 'has a debounce_max_ms without debounce_ms'
-        when e.job ->> 'debounce_ms' is not null then
-          case
-            when jsonb_typeof(e.job -> 'debounce_ms') <> 'number' or not (e.job ->> 'debounce_ms')::numeric >= 1
-              then 'has a debounce_ms that is not a number from 1 on'
-            when e.job ->> 'debounce_max_ms' is not null and (
-                jsonb_typeof(e.job -> 'debounce_max_ms') <> 'number'
-                or not (e.job ->> 'debounce_max_ms')::numeric >= (e.job ->> 'debounce_ms')::numeric
-              ) then 'has a debounce_max_ms that is not a number from debounce_ms on'
-            when e.job ->> 'idempotency_key' is null then 'has debounce_ms without an idempotency_key'
-            when e.job ->> 'run_at' is not null or e.job ->> 'delay_ms' is not null then 'has debounce_ms together with run_at or delay_ms'
-            when e.job ->> 'idempotency_mode' <> 'until_start' then 'has debounce_ms with an idempotency_mode other than until_start'
-          end
+        -- Apart, since few jobs have them and every enqueue pays for the length of this statement.
+        when e.job ?| array['concurrency_key', 'debounce_ms', 'debounce_max_ms']
+          or e.job -> 'headers' ? 'waybill-concurrency-key' then waybill.enqueue_fault(e.job)
       end as fault
     from jsonb_array_elements(jobs) with ordinality as e (job, n)
   ) as c
@@ -109,90 +123,93 @@ begin
   select
     array_agg(coalesce((e.job ->> 'id')::uuid, waybill.new_id()) order by e.n),
     array_agg(false order by e.n),
-    array_agg(false order by e.n),
-    -- Asked here, so that queues without a maximum pay for no statement of their own.
+    -- Asked here, so that jobs without a key, and queues without a maximum, pay for no statement of their own.
+    coalesce(bool_or(e.job ? 'idempotency_key'), false),
     coalesce(bool_or(e.job ->> 'queue' in (select q.name from waybill.queue as q where q.settings -> 'maxWaiting' is not null)), false)
-  into ids, duplicate, skipped, bounded
+  into ids, duplicate, keys, bounded
   from jsonb_array_elements(jobs) with ordinality as e (job, n);
 
+  skipped := duplicate;
   -- Keys one by one, in one order for all callers so that two bulk enqueues cannot deadlock.
-  for keyed in
-    select
-      e.n::integer as n,
-      e.job ->> 'type' as type,
-      e.job ->> 'idempotency_key' as key,
-      e.job ->> 'debounce_ms' is not null as debounced,
-      case
-        when e.job ->> 'debounce_ms' is not null then 'until_start'
-        else coalesce(e.job ->> 'idempotency_mode', 'for_a_time')
-      end as mode,
-      coalesce((e.job ->> 'idempotency_ttl_ms')::numeric, 86400000) as ttl_ms
-    from jsonb_array_elements(jobs) with ordinality as e (job, n)
-    where e.job ->> 'idempotency_key' is not null
-    order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
-  loop
-    insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
-    values (
-      keyed.type,
-      keyed.key,
-      ids[keyed.n],
-      keyed.mode,
-      case when keyed.mode = 'for_a_time' then instant + keyed.ttl_ms * interval '1 millisecond' end
-    )
-    on conflict on constraint idempotency_key_pkey do update
-    set job_id = excluded.job_id,
-        mode = excluded.mode,
-        expires_at = excluded.expires_at,
-        created_at = excluded.created_at
-    where not keyed.debounced
-      and k.job_id <> excluded.job_id
-      and case k.mode
-        when 'for_a_time' then k.expires_at <= clock_timestamp()
-        when 'until_start' then waybill.job_started(k.job_id) and not k.job_id = any (ids)
-        else waybill.job_ended(k.job_id) and not k.job_id = any (ids)
-      end;
-    if found then
-      earlier := keyed.n;
-      continue;
-    end if;
-
-    -- The key's row is locked now, also where it was not changed: who enqueues with it next waits for
-    -- the end of this transaction.
-    select k.job_id into strict taken_by
-    from waybill.idempotency_key as k
-    where k.type = keyed.type and k.key = keyed.key;
-    if keyed.debounced then
-      -- The place before this one has the key, and is delayed as well: it is not written yet, and is not.
-      if ids[earlier] = taken_by
-        and not skipped[earlier]
-        and waybill.job_target(jobs -> (earlier - 1)) = waybill.job_target(jobs -> (keyed.n - 1))
-        and coalesce(
-          jobs -> (earlier - 1) ->> 'debounce_ms' is not null
-            or (jobs -> (earlier - 1) ->> 'run_at')::timestamptz > instant
-            or (jobs -> (earlier - 1) ->> 'delay_ms')::numeric > 0,
-          false
-        )
-      then
-        skipped[earlier] := true;
-        earlier := keyed.n;
-      elsif waybill.replace_pending(taken_by, jobs -> (keyed.n - 1)) then
-        skipped[keyed.n] := true;
-      else
-        update waybill.idempotency_key as k
-        set job_id = ids[keyed.n],
-            mode = keyed.mode,
-            expires_at = null,
-            created_at = instant
-        where k.type = keyed.type and k.key = keyed.key;
+  if keys then
+    for keyed in
+      select
+        e.n::integer as n,
+        e.job ->> 'type' as type,
+        e.job ->> 'idempotency_key' as key,
+        e.job ->> 'debounce_ms' is not null as debounced,
+        case
+          when e.job ->> 'debounce_ms' is not null then 'until_start'
+          else coalesce(e.job ->> 'idempotency_mode', 'for_a_time')
+        end as mode,
+        coalesce((e.job ->> 'idempotency_ttl_ms')::numeric, 86400000) as ttl_ms
+      from jsonb_array_elements(jobs) with ordinality as e (job, n)
+      where e.job ->> 'idempotency_key' is not null
+      order by e.job ->> 'type', e.job ->> 'idempotency_key', e.n
+    loop
+      insert into waybill.idempotency_key as k (type, key, job_id, mode, expires_at)
+      values (
+        keyed.type,
+        keyed.key,
+        ids[keyed.n],
+        keyed.mode,
+        case when keyed.mode = 'for_a_time' then instant + keyed.ttl_ms * interval '1 millisecond' end
+      )
+      on conflict on constraint idempotency_key_pkey do update
+      set job_id = excluded.job_id,
+          mode = excluded.mode,
+          expires_at = excluded.expires_at,
+          created_at = excluded.created_at
+      where not keyed.debounced
+        and k.job_id <> excluded.job_id
+        and case k.mode
+          when 'for_a_time' then k.expires_at <= clock_timestamp()
+          when 'until_start' then waybill.job_started(k.job_id) and not k.job_id = any (ids)
+          else waybill.job_ended(k.job_id) and not k.job_id = any (ids)
+        end;
+      if found then
         earlier := keyed.n;
         continue;
       end if;
-    else
-      skipped[keyed.n] := true;
-    end if;
-    duplicate[keyed.n] := true;
-    ids[keyed.n] := taken_by;
-  end loop;
+
+      -- The key's row is locked now, also where it was not changed: who enqueues with it next waits for
+      -- the end of this transaction.
+      select k.job_id into strict taken_by
+      from waybill.idempotency_key as k
+      where k.type = keyed.type and k.key = keyed.key;
+      if keyed.debounced then
+        -- The place before this one has the key, and is delayed as well: it is not written yet, and is not.
+        if ids[earlier] = taken_by
+          and not skipped[earlier]
+          and waybill.job_target(jobs -> (earlier - 1)) = waybill.job_target(jobs -> (keyed.n - 1))
+          and coalesce(
+            jobs -> (earlier - 1) ->> 'debounce_ms' is not null
+              or (jobs -> (earlier - 1) ->> 'run_at')::timestamptz > instant
+              or (jobs -> (earlier - 1) ->> 'delay_ms')::numeric > 0,
+            false
+          )
+        then
+          skipped[earlier] := true;
+          earlier := keyed.n;
+        elsif waybill.replace_pending(taken_by, jobs -> (keyed.n - 1)) then
+          skipped[keyed.n] := true;
+        else
+          update waybill.idempotency_key as k
+          set job_id = ids[keyed.n],
+              mode = keyed.mode,
+              expires_at = null,
+              created_at = instant
+          where k.type = keyed.type and k.key = keyed.key;
+          earlier := keyed.n;
+          continue;
+        end if;
+      else
+        skipped[keyed.n] := true;
+      end if;
+      duplicate[keyed.n] := true;
+      ids[keyed.n] := taken_by;
+    end loop;
+  end if;
 
   if bounded then
     perform waybill.admit_jobs(jobs, ids, skipped);

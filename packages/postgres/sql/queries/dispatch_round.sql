@@ -12,7 +12,9 @@
 -- The first row back says whether it was held and current; the others are what to publish of $4 and $5,
 -- each with its envelope. A row of the backlog that is missing there was cancelled or put off meanwhile.
 -- The commit waits for the disk: a slot that was lost would let its job run beside the limits.
--- Plan: backlog_pkey, slot_pkey, outbox_id_idx a row. Caller: the relay's governor.
+-- Plan: backlog_pkey, slot_pkey, waiting_id_idx, outbox_id_idx a row. "any (array[…])" and "is not distinct from"
+-- keep the planner from beginning at a table: one that it saw empty it would read in whole for each row, and these
+-- tables fill up within seconds. Caller: the relay's governor.
 with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
@@ -52,19 +54,23 @@ kept as (
 free as materialized (
   select b.id, b.queue
   from jsonb_to_recordset(($4::text)::jsonb) as r (i uuid, q text)
-  join waybill.backlog as b on b.id = r.i and b.queue = r.q
+  join waybill.backlog as b on b.id = any (array[r.i]) and b.queue is not distinct from r.q
   left join lateral (
     select s.id from waybill.slot as s where s.id = b.id and s.queue = b.queue for update skip locked
   ) as own on true
   cross join settings as c
-  where own.id is not null
-    or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+  where (
+      own.id is not null
+      or not exists (select from waybill.slot as s where s.id = b.id and s.queue = b.queue)
+    )
+    -- Looked at again when the row is locked: what was replaced since this statement began is sent later.
+    and (b.changed is null or pg_visible_in_snapshot(b.changed, pg_current_snapshot()))
   for update of b skip locked
 ),
 taken as (
   delete from waybill.backlog as b
   using free as f
-  where b.id = f.id and b.queue = f.queue
+  where b.id = any (array[f.id]) and b.queue is not distinct from f.queue
   returning b.id, b.queue, b.place, b.key, b.ordering_key, b.type, b.priority, b.dispatch, b.enqueued_at, b.payload
 ),
 slotted as (
@@ -86,20 +92,20 @@ slotted as (
 ),
 -- One that an enqueue into the full queue is about to drop is left to it.
 counted as materialized (
-  select w.queue, w.key, w.n
+  select w.id, w.queue
   from slotted as s
-  join waybill.waiting as w on w.id = s.id and w.queue = s.queue
+  join waybill.waiting as w on w.id = any (array[s.id]) and w.queue is not distinct from s.queue
   for update of w skip locked
 ),
 counted_out as (
   delete from waybill.waiting as w
   using counted as c
-  where w.queue = c.queue and w.key = c.key and w.n = c.n
+  where w.id = any (array[c.id]) and w.queue is not distinct from c.queue
 ),
 again as materialized (
   select s.id, s.queue, r.d
   from jsonb_to_recordset(($5::text)::jsonb) as r (i uuid, q text, d integer)
-  join waybill.slot as s on s.id = r.i and s.queue = r.q
+  join waybill.slot as s on s.id = any (array[r.i]) and s.queue = r.q
   cross join settings as c
   where not s.waiting
   for update of s skip locked
@@ -109,7 +115,7 @@ renewed as (
   set dispatch = greatest(s.dispatch, a.d),
       dispatched_at = clock_timestamp()
   from again as a
-  where s.id = a.id and s.queue = a.queue
+  where s.id = any (array[a.id]) and s.queue = a.queue
   returning s.id, s.queue, s.dispatch
 ),
 refused as materialized (
@@ -122,12 +128,12 @@ waits as (
   update waybill.slot as s
   set waiting = true
   from refused as r
-  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is not null
+  where s.id = any (array[r.i]) and s.queue = r.q and s.dispatch = r.d and s.ordering_key is not null
 ),
 returned as (
   delete from waybill.slot as s
   using refused as r
-  where s.id = r.i and s.queue = r.q and s.dispatch = r.d and s.ordering_key is null
+  where s.id = any (array[r.i]) and s.queue = r.q and s.dispatch = r.d and s.ordering_key is null
 ),
 sent as materialized (
   select t.id, t.queue, t.dispatch, t.payload from taken as t

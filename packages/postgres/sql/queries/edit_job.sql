@@ -24,7 +24,8 @@ timed as (
 ),
 waiting as (
   update waybill.backlog as b
-  set payload = n.payload
+  set payload = n.payload,
+      changed = pg_current_xact_id()
   from input as n
   where b.id = n.id
     and b.queue = n.queue

@@ -41,7 +41,7 @@ ended as (
         when f.terminal or i.cancel_requested_at is not null then clock_timestamp()
       end
   from failed as f
-  where i.id = f.id
+  where i.id = any (array[f.id])
     and i.queue = f.queue
     and i.token = f.token
     and i.state = 'running'
@@ -94,7 +94,7 @@ waits as (
   where e.slotted
     and e.blocks
     and e.state = 'retry_waiting'
-    and s.id = e.id
+    and s.id = any (array[e.id])
     and s.queue = e.queue
     and s.ordering_key is not null
   returning s.id, s.queue
@@ -103,7 +103,7 @@ unslotted as (
   delete from waybill.slot as s
   using ended as e
   where e.slotted
-    and s.id = e.id
+    and s.id = any (array[e.id])
     and s.queue = e.queue
     and not (e.blocks and e.state = 'retry_waiting' and s.ordering_key is not null)
   returning s.id, s.queue

@@ -3,11 +3,19 @@
 /** State of a dependency's breaker. */
 export type BreakerState = "closed" | "open" | "half_open";
 
+/**
+ * Milliseconds between the end of a probe and the next one: its slot is free before its outcome is told and
+ * the breaker has moved on.
+ */
+const probeRestMs = 1_000;
+
 /** One dependency. */
 export interface BreakerView {
   state: BreakerState;
   /** Slots of jobs that need it. */
   running: number;
+  /** No other probe goes before. */
+  restsUntilMs: number;
 }
 
 /** The dependencies by name; one that nobody has declared is closed. */
@@ -17,19 +25,33 @@ export class BreakerViews {
   of(name: string): BreakerView {
     let view = this.#views.get(name);
     if (view === undefined) {
-      view = { state: "closed", running: 0 };
+      view = { state: "closed", running: 0, restsUntilMs: 0 };
       this.#views.set(name, view);
     }
     return view;
   }
 
   apply(states: Readonly<Record<string, BreakerState>>): void {
-    for (const [name, view] of this.#views) view.state = states[name] ?? "closed";
-    for (const [name, state] of Object.entries(states)) this.of(name).state = state;
+    for (const name of Object.keys(states)) this.of(name);
+    for (const [name, view] of this.#views) {
+      const state = Object.hasOwn(states, name) ? (states[name] ?? "closed") : "closed";
+      if (state !== view.state) view.restsUntilMs = 0;
+      view.state = state;
+    }
   }
 }
 
-/** True where a job may go that needs it: half open, one at a time goes as a probe. */
-export function lets({ state, running }: BreakerView): boolean {
-  return state === "closed" || (state === "half_open" && running === 0);
+/**
+ * When the clock alone lets a job go that needs it: half open, one at a time goes as a probe. Undefined:
+ * something else has to happen.
+ */
+export function letsAtMs({ state, running, restsUntilMs }: BreakerView): number | undefined {
+  if (state === "closed") return 0;
+  return state === "half_open" && running === 0 ? restsUntilMs : undefined;
+}
+
+/** A job that needs it has given its slot back. */
+export function noteEnd(view: BreakerView, nowMs: number): void {
+  view.running -= 1;
+  if (view.state === "half_open") view.restsUntilMs = nowMs + probeRestMs;
 }

@@ -1,6 +1,10 @@
-/** Turnaround of a slot, from the end of one job to the start of the next, in milliseconds. */
-const turnaroundMs = 20;
-/** Dispatched jobs of a queue at most. */
+/**
+ * What is dispatched beyond what runs is enough for so long, in milliseconds. More is dispatched when half
+ * of it is left: then there is a turnaround (end of a job, news of it, dispatch, delivery, claim) until
+ * workers would wait, and a round has many jobs instead of one or two.
+ */
+const aheadMs = 40;
+/** Jobs of a queue that are dispatched ahead at most, with those that run. */
 export const aheadMax = 2_000;
 /** Weight of one job in the moving mean. */
 const weight = 0.02;
@@ -21,7 +25,7 @@ export class Pace {
   /** Jobs that may be dispatched where so many run at a time. */
   ahead(running: number): number {
     if (running === 0) return 0;
-    const more = Math.ceil((running * turnaroundMs) / Math.max(1, this.#runMs));
-    return Math.min(aheadMax, running + more);
+    const more = Math.ceil((running * aheadMs) / Math.max(1, this.#runMs));
+    return Math.max(running, Math.min(aheadMax, running + more));
   }
 }

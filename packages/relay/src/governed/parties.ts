@@ -1,6 +1,6 @@
 /** What is counted for a type and for a key of a queue. */
 
-import { type BreakerView, lets } from "./breaker-views.ts";
+import { type BreakerView, letsAtMs, noteEnd } from "./breaker-views.ts";
 import type { Lane } from "./lane.ts";
 import type { Limits, ResolvedKeyLimits, ResolvedTypeLimits } from "./limits.ts";
 import { TokenBucket } from "./token-bucket.ts";
@@ -48,7 +48,7 @@ export class Party<L extends Limits> {
     this.bucket?.take();
   }
 
-  stop(): void {
+  stop(_nowMs: number): void {
     this.running -= 1;
   }
 }
@@ -77,11 +77,17 @@ export class TypeParty extends Party<ResolvedTypeLimits> {
   breakers: readonly BreakerView[] = [];
 
   override isOpen(nowMs: number): boolean {
+    const lets = (breaker: BreakerView): boolean => nowMs >= (letsAtMs(breaker) ?? Infinity);
     return this.breakers.every(lets) && super.isOpen(nowMs);
   }
 
   override opensAtMs(nowMs: number): number | undefined {
-    return this.breakers.every(lets) ? super.opensAtMs(nowMs) : undefined;
+    let at = super.opensAtMs(nowMs);
+    for (const breaker of this.breakers) {
+      const breakerAt = letsAtMs(breaker);
+      at = at === undefined || breakerAt === undefined ? undefined : Math.max(at, breakerAt);
+    }
+    return at;
   }
 
   override start(): void {
@@ -89,8 +95,8 @@ export class TypeParty extends Party<ResolvedTypeLimits> {
     for (const breaker of this.breakers) breaker.running += 1;
   }
 
-  override stop(): void {
-    super.stop();
-    for (const breaker of this.breakers) breaker.running -= 1;
+  override stop(nowMs: number): void {
+    super.stop(nowMs);
+    for (const breaker of this.breakers) noteEnd(breaker, nowMs);
   }
 }

@@ -221,7 +221,7 @@ test("nothing of a paused key or type goes, and all of it once it is resumed", (
   expect(drain(queue, 0).toSorted()).toEqual(["a1", "b2"]);
 });
 
-test("a breaker that is open holds its jobs alone; half open, one at a time goes", () => {
+test("a breaker that is open holds its jobs alone; half open, one at a time goes, and after a rest", () => {
   const breakers = new BreakerViews();
   const queue = schedule({ types: { pay: { dependsOn: ["api"] } } }, [], breakers);
   for (const id of ["p1", "p2"]) queue.add(job(id, { type: "pay" }), 0);
@@ -231,8 +231,23 @@ test("a breaker that is open holds its jobs alone; half open, one at a time goes
   expect(drain(queue, 0, false)).toEqual(["other"]);
   breakers.apply({ api: "half_open" });
   expect(drain(queue, 0, false)).toEqual(["p1"]);
-  queue.ended("p1", 0);
-  expect(drain(queue, 0, false)).toEqual(["p2"]);
+  queue.ended("p1", 100);
+  expect(drain(queue, 1_099, false)).toEqual([]);
+  expect(queue.opensAtMs(1_099)).toBe(1_100);
+  expect(drain(queue, 1_100, false)).toEqual(["p2"]);
+});
+
+test("jobs go at once when a probe has closed their breaker", () => {
+  const breakers = new BreakerViews();
+  const queue = schedule({ types: { pay: { dependsOn: ["api"] } } }, [], breakers);
+  for (const id of ["p1", "p2", "p3"]) queue.add(job(id, { type: "pay" }), 0);
+  breakers.apply({ api: "half_open" });
+  expect(drain(queue, 0, false)).toEqual(["p1"]);
+  queue.ended("p1", 100);
+
+  breakers.apply({ api: "closed" });
+
+  expect(drain(queue, 100, false)).toEqual(["p2", "p3"]);
 });
 
 test("a pick that was not written leaves everything as it was", () => {
@@ -304,7 +319,20 @@ test("of what waits in a new term, slots count and heads go before those that wa
 test("a queue dispatches no more than its workers can start", () => {
   const queue = schedule({ keys: {} });
   for (let n = 0; n < 9; n += 1) queue.add(job(`j${n}`), 0);
-  queue.allowed = 4;
+  queue.allow(4, 4);
 
   expect(drain(queue, 0, false)).toHaveLength(4);
+});
+
+test("a queue whose workers have enough dispatches nothing until half of what is ahead has gone", () => {
+  const queue = schedule({ keys: {} });
+  for (let n = 0; n < 20; n += 1) queue.add(job(`j${n}`), 0);
+  queue.allow(4, 10);
+
+  const first = drain(queue, 0, false);
+  expect(first).toHaveLength(10);
+  for (const id of first.slice(0, 2)) queue.ended(id, 0);
+  expect(drain(queue, 0, false)).toHaveLength(0);
+  queue.ended(first[2] ?? "", 0);
+  expect(drain(queue, 0, false)).toHaveLength(3);
 });

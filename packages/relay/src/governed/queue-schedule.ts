@@ -41,7 +41,11 @@ export class QueueSchedule {
   #rings = this.#newRings();
   #blocked = 0;
   /** Slots that may be out, as far as the workers can start what is dispatched. */
-  allowed: number = Infinity;
+  #allowed = Infinity;
+  /** Slots with which no worker will wait soon. */
+  #enough = Infinity;
+  /** True from when all that may be out is out until it is no more than enough. */
+  #isSated = false;
 
   constructor(name: string, limits: QueueLimits, breakers: BreakerViews, nowMs: number) {
     this.name = name;
@@ -51,6 +55,12 @@ export class QueueSchedule {
 
   get limits(): QueueLimits {
     return this.#all.limits;
+  }
+
+  /** Lets so many slots be out where the workers can run so many jobs at a time. */
+  allow(running: number, most: number): void {
+    this.#allowed = most;
+    this.#enough = running + Math.floor((most - running) / 2);
   }
 
   /** Slots that count. */
@@ -219,7 +229,7 @@ export class QueueSchedule {
   /** A slot that is there at the start of a term. */
   restore(record: SlotRecord, nowMs: number): void {
     this.#occupy(record, nowMs);
-    if (record.waiting) this.#wait(record.id);
+    if (record.waiting) this.#wait(record.id, nowMs);
   }
 
   #occupy(record: SlotRecord, nowMs: number): void {
@@ -234,12 +244,12 @@ export class QueueSchedule {
     for (const party of [this.#all, key, type]) party.start();
   }
 
-  #wait(id: string): void {
+  #wait(id: string, nowMs: number): void {
     const slot = this.#slots.get(id);
     if (slot === undefined || slot.waiting) return;
     slot.waiting = true;
     this.#blocked += 1;
-    for (const party of [this.#all, slot.key, slot.type]) party.stop();
+    for (const party of [this.#all, slot.key, slot.type]) party.stop(nowMs);
   }
 
   /** The job's slot is gone. */
@@ -248,7 +258,7 @@ export class QueueSchedule {
     if (slot === undefined) return;
     this.#slots.delete(id);
     if (slot.waiting) this.#blocked -= 1;
-    else for (const party of [this.#all, slot.key, slot.type]) party.stop();
+    else for (const party of [this.#all, slot.key, slot.type]) party.stop(nowMs);
     if (slot.lane?.blockedBy === id) {
       slot.lane.blockedBy = undefined;
       this.#enter(slot.lane, nowMs);
@@ -260,7 +270,7 @@ export class QueueSchedule {
   waits(id: string, nowMs: number): void {
     const slot = this.#slots.get(id);
     if (slot === undefined) return;
-    this.#wait(id);
+    this.#wait(id, nowMs);
     this.#reopen(slot.key, nowMs);
   }
 
@@ -284,7 +294,7 @@ export class QueueSchedule {
       this.#reopen(wake.key, nowMs);
       wake = this.#wakes.peek();
     }
-    if (this.running >= this.allowed || !this.#isOpen(nowMs)) return undefined;
+    if (this.#hasEnough() || !this.#isOpen(nowMs)) return undefined;
     const turn = this.#rings.next(nowMs, this.limits.agingMs);
     if (turn === undefined) return undefined;
     turn.take();
@@ -294,6 +304,13 @@ export class QueueSchedule {
     this.#occupy({ ...job, waiting: false }, nowMs);
     this.#enter(turn.lane, nowMs);
     return job;
+  }
+
+  /** Many jobs at once cost less than one for each that ends, and the workers have enough meanwhile. */
+  #hasEnough(): boolean {
+    if (this.running >= this.#allowed) this.#isSated = true;
+    else if (this.running <= this.#enough) this.#isSated = false;
+    return this.#isSated;
   }
 
   /** The workers' shares keep the queue's own limit; what is dispatched may be more. */

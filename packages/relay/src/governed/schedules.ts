@@ -76,7 +76,7 @@ export class Schedules {
   #allow(queue: QueueSchedule): void {
     const { concurrency, rated } = queue.limits;
     const running = Math.min(concurrency, this.#capacity.get(queue.name) ?? 0);
-    queue.allowed = rated ? running : this.#paceOf(queue.name).ahead(running);
+    queue.allow(running, rated ? running : this.#paceOf(queue.name).ahead(running));
   }
 
   #paceOf(name: string): Pace {

@@ -12,7 +12,7 @@ import {
   type DependencyStore,
 } from "@waybill/postgres";
 import type { PoolClient } from "pg";
-import { type Application, startApplication } from "../postgres/application.ts";
+import { type Application, startApplication } from "../../postgres/application.ts";
 
 /** A database whose breakers are moved on by hand. */
 export interface BreakerPlace extends AsyncDisposable {
