@@ -225,7 +225,7 @@ test("a queue shows what waits, what is dispatched, who works for it and what op
   const dead = await addWorker(app.db, "worker-2", { lease_until: new Date(0) });
   await app.pool.query(
     `insert into waybill.worker_queue (worker, queue, concurrency, granted, held)
-     values ($1, 'emails', 10, 5, 3), ($2, 'emails', 10, 0, null)`,
+     values ($1, 'emails', 10, 5, 3), ($2, 'emails', 10, 0, 0)`,
     [worker, dead],
   );
 

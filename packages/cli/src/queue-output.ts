@@ -78,7 +78,7 @@ const gateWords = (gate: QueueGateReport): string =>
 
 function shareWords({ concurrency, granted, held }: QueueWorker): string {
   if (concurrency === null) return "";
-  if (granted === null) return `runs up to ${concurrency}, no limit`;
+  if (granted === null) return `runs up to ${concurrency}`;
   return `runs up to ${concurrency}, share ${granted}${held === granted ? "" : `, uses ${held ?? 0}`}`;
 }
 

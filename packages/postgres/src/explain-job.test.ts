@@ -287,6 +287,6 @@ test("the limit of a pass-through queue is told by the shares of its workers, an
   expect(gates.find(({ gate }) => gate === "queue_limit")).toEqual({
     gate: "queue_limit",
     holds: false,
-    detail: "queue emails: 10, shared out to workers: worker-1 10, worker-2 not known",
+    detail: "queue emails: 10, shared out to workers: worker-1 10, worker-2 none yet",
   });
 });

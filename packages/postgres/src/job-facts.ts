@@ -36,9 +36,9 @@ export interface WorkerFacts {
   readonly running: number;
   readonly blockedMs: number | null;
   readonly blockedBy: string | null;
-  /** Its share of the queue's limit, or what it can take of the queue; null: not known. */
+  /** Its share of the queue's limit; null: there is no limit, or it has none yet. */
   readonly share: number | null;
-  /** The same of all its queues. */
+  /** Its shares of all its queues, or what it can take of those without a limit; null: not known. */
   readonly capacity: number | null;
 }
 

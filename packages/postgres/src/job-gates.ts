@@ -124,7 +124,7 @@ export function limitGates(facts: JobFacts, isWaiting: boolean): JobGate[] {
     max === undefined
       ? []
       : [{ gate, holds: isWaiting && inUse >= max, detail: `${what}: ${inUse} of ${max} in use` }];
-  const shares = workers.map(({ name, share }) => `${name} ${share ?? "not known"}`).join(", ");
+  const shares = workers.map(({ name, share }) => `${name} ${share ?? "none yet"}`).join(", ");
   return [
     ...(governed || settings.concurrency === undefined
       ? limit("queue_limit", `queue ${job.queue}`, used.queue, settings.concurrency)

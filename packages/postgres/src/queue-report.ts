@@ -60,9 +60,9 @@ export interface QueueWorker {
   readonly name: string;
   /** Jobs of the queue that it runs at a time, at most; null where it has not said. */
   readonly concurrency: number | null;
-  /** Its share of the queue's limit; null where there is no limit. */
+  /** Its share of the queue's limit; null where there is no limit, or where it has none yet. */
   readonly granted: number | null;
-  /** The share that it makes use of; null before it has taken one. */
+  /** What it may be using until it says less; null where it has not said. */
   readonly held: number | null;
 }
 
