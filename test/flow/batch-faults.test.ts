@@ -97,9 +97,9 @@ test("a batch that hangs gives up its slots, and counts as one handler left behi
       }),
     { abandonMs: 50, queues: { work: { concurrency: 3 } } },
   );
-  app.courier.start({ hurry: true });
 
   const ids = await enqueueAll(app, "hanging", 3);
+  app.courier.start({ hurry: true });
 
   await endAs(app, ids, { state: "succeeded", attempt: 2, crashes: 0 });
   expect(running.worker.status()).toMatchObject({ running: 0, leftBehind: 1 });
@@ -124,9 +124,9 @@ test("the jobs of a killed worker's batch run elsewhere once more, and each effe
 
 test("a job that kills its worker is dead-lettered as crashed in the end, and its neighbours of the batch are done", async () => {
   await using app = await startApp();
-  app.courier.start({ hurry: true });
   const others = await enqueueAll(app, "killer", 6);
   const killer = await app.send("killer", { kill: true });
+  app.courier.start({ hurry: true });
 
   const isOver = async (): Promise<boolean> =>
     (await app.inbox(killer))?.state === "failed" && (await app.effects()) === others.length;

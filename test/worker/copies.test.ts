@@ -36,6 +36,31 @@ test("copies of one id in one batch run once", async () => {
   for (const id of ids) expect(await app.effects(id)).toBe(1);
 });
 
+test("a copy of a running job takes no slot of a job that waits", async () => {
+  await using app = await startApp();
+  const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
+  const first = await app.send("copy", { n: 1 });
+  await app.send("copy", { n: 1 }, { id: first });
+  const second = await app.send("copy", { n: 2 });
+
+  await app.startWorker(
+    (worker) =>
+      worker.handle(job, async (context) => {
+        if (context.payload.n === 1) await finish;
+      }),
+    { queues: { work: { concurrency: 2 } } },
+  );
+
+  await eventually(async () =>
+    expect(await app.inbox(second)).toMatchObject({ state: "succeeded" }),
+  );
+  expect(await app.inbox(first)).toMatchObject({ state: "running" });
+  goOn();
+  await eventually(async () =>
+    expect(await app.inbox(first)).toMatchObject({ state: "succeeded" }),
+  );
+});
+
 test("two copies at once on two workers run once; the second is held back, never dropped", async () => {
   await using app = await startApp();
   const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();

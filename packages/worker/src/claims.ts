@@ -114,11 +114,10 @@ export class Claims<Tx> {
     for (const [incoming, queue] of this.#doubtful.splice(0)) queue.putBack([incoming]);
     let progress = false;
     try {
-      const batch = this.#gather(me);
-      if (batch.size > 0) {
-        await this.#claim(me, batch);
-        progress = true;
-      }
+      const { batch, held } = this.#gather(me);
+      // What was held back was taken for a slot that is still free.
+      progress = batch.size > 0 || held;
+      if (batch.size > 0) await this.#claim(me, batch);
     } catch (err) {
       this.#options.logger.error({ err }, "claims failed");
     } finally {
@@ -129,11 +128,16 @@ export class Claims<Tx> {
   }
 
   /** Deliveries to claim now, one of each job; each has a slot. */
-  #gather(me: string): ReadonlyMap<Incoming, WorkQueue> {
+  #gather(me: string): {
+    readonly batch: ReadonlyMap<Incoming, WorkQueue>;
+    /** Copies of jobs in flight were taken, and held back. */
+    readonly held: boolean;
+  } {
     const { inFlight } = this.#options;
     const batch = new Map<Incoming, WorkQueue>();
     const keys = new Set<string>();
     let { mayTakeSuspect } = this.#starts;
+    let held = false;
     for (const queue of this.#queues) {
       const later: Incoming[] = [];
       const taken = queue.take(claimMax - batch.size, mayTakeSuspect);
@@ -143,6 +147,7 @@ export class Claims<Tx> {
           // A second copy: what becomes of it depends on the first.
           later.push(incoming);
         } else if (inFlight.has(incoming.key)) {
+          held = true;
           this.hold(incoming, me);
         } else {
           keys.add(incoming.key);
@@ -155,7 +160,7 @@ export class Claims<Tx> {
       inFlight.add(incoming);
       queue.occupySlot();
     }
-    return batch;
+    return { batch, held };
   }
 
   async #claim(me: string, batch: ReadonlyMap<Incoming, WorkQueue>): Promise<void> {
