@@ -3951,7 +3951,7 @@ select jsonb_build_object(
         'blocked_ms', a.blocked_ms,
         'blocked_by', a.blocked_by,
         'share', (
-          select coalesce(u.granted, u.concurrency)
+          select u.granted
           from waybill.worker_queue as u
           where u.worker = a.id and u.queue = p.queue
         ),
