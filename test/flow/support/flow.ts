@@ -108,7 +108,7 @@ export async function startFlow(settings: QueueSettings): Promise<Flow> {
       return handle;
     },
     async killRelayAt(point, count = 1) {
-      const settings = {
+      const relaySettings = {
         databaseUrl: app.database.url,
         broker: { url: app.vhost.url, prefix: app.vhost.prefix },
         leaseMs: 500,
@@ -116,7 +116,7 @@ export async function startFlow(settings: QueueSettings): Promise<Flow> {
       const program = new URL("../../support/relay-process.ts", import.meta.url);
       const at = { point, count, signal: "SIGKILL" };
       const child = stack.use(
-        await startProcess(program, [JSON.stringify(settings), JSON.stringify(at)]),
+        await startProcess(program, [JSON.stringify(relaySettings), JSON.stringify(at)]),
       );
       const exit = await child.exited;
       if (exit.signal !== "SIGKILL") throw new Error(`the relay ended by ${exit.signal}`);
