@@ -23,7 +23,9 @@ async function versionOf(databaseUrl: string): Promise<string> {
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   try {
-    const found = await client.query<{ version: string }>("show server_version");
+    const found = await client.query<{ version: string }>(
+      "select current_setting('server_version') as version",
+    );
     return found.rows[0]?.version ?? "unknown";
   } finally {
     await client.end();

@@ -77,8 +77,7 @@ export class Claims<Tx> {
   /** True while more jobs of a queue may be started: it has a free slot, or one is being claimed for. */
   mayStart(queue: string): boolean {
     return (
-      this.#claiming ||
-      this.#queues.some(({ name, busy, concurrency }) => name === queue && busy < concurrency)
+      this.#claiming || this.#queues.some(({ name, busy, limit }) => name === queue && busy < limit)
     );
   }
 

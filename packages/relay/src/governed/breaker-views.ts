@@ -4,10 +4,10 @@
 export type BreakerState = "closed" | "open" | "half_open";
 
 /**
- * Milliseconds between the end of a probe and the next one: its slot is free before its outcome is told and
- * the breaker has moved on.
+ * Milliseconds between the end of a probe and the next one, unless the breaker moves on: the slot of a probe is
+ * free before its outcome is told, and one that was cancelled or handed back has none.
  */
-const probeRestMs = 1_000;
+const probeRestMs = 5_000;
 
 /** One dependency. */
 export interface BreakerView {
