@@ -141,3 +141,33 @@ test("a slot of a job that has ended is given back", async () => {
   expect(await flow.leftovers()).toEqual(nothing);
   expect(await store.freed("7", "0")).toMatchObject([{ queue: "work", ended: [id] }]);
 });
+
+test("a copy that was put aside while its job had a slot is published again, and takes no other slot", async () => {
+  await using flow = await startFlow({ keys: {} });
+  await flow.declare();
+  const [id = ""] = await flow.enqueue(1);
+  await flow.sql(
+    `insert into waybill.slot (id, queue, place, key, type, priority, dispatch, enqueued_at)
+     values ($1, 'work', 1, '', 'flow.job', 0, 1, now())`,
+    [id],
+  );
+  await flow.sql(
+    `insert into waybill.inbox (id, queue, type, state, attempt, dispatch)
+     values ($1, 'work', 'flow.job', 'running', 1, 1)`,
+    [id],
+  );
+  flow.startRelay();
+  // The row that the relay finds: its predecessor may have died before it was published.
+  const first = await flow.app.courier.next("waybill.work");
+
+  await flow.sql(
+    `insert into waybill.timer (id, queue, dispatch, fire_at, reason, type, payload)
+     values ($1, 'work', 1, now(), 'held', 'flow.job', '{"n":0}')`,
+    [id],
+  );
+
+  const copy = await flow.app.courier.next("waybill.work");
+  expect([first, copy].map(({ properties }) => properties["messageId"])).toEqual([id, id]);
+  expect(copy.headers["waybill-slot"]).toBeDefined();
+  expect(await flow.leftovers()).toEqual({ slots: 1, backlog: 0 });
+});

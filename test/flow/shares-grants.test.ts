@@ -1,4 +1,4 @@
-import { createFlowStore, type FlowStore, migrate } from "@waybill/postgres";
+import { createFlowStore, createRelayStore, type FlowStore, migrate } from "@waybill/postgres";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { createTestDatabase, eventually, type TestDatabase } from "../support/index.ts";
@@ -137,8 +137,11 @@ test("rows without a worker count for nothing, and are pruned", async () => {
   await setup.database.rows("delete from waybill.worker where name = 'w1'");
 
   await setup.store.grant("1", []);
+  const shares = await granted(setup);
+  await createRelayStore(setup.database.pool).prune("workers", 60_000, 100);
 
-  expect(await granted(setup)).toEqual([0, 10]);
+  expect(shares).toEqual([0, 10]);
+  expect(await granted(setup)).toEqual([10]);
 });
 
 test("a relay whose term is over grants nothing", async () => {
@@ -178,11 +181,11 @@ test("a limit set where there was none gives the others nothing before it is see
   await second.look();
   second.startJob();
 
-  expect(second.queue.busy).toBe(0);
+  expect(second.queue.running).toBe(0);
   expect(await setup.fleet.liars()).toEqual([]);
   await first.look();
   first.startJob();
-  expect(first.queue.busy).toBe(8);
+  expect(first.queue.running).toBe(8);
   for (let n = 0; n < 8; n += 1) first.endJob();
   await setup.fleet.settle();
   expect([first.queue.limit, second.queue.limit]).toEqual([2, 2]);
@@ -311,7 +314,7 @@ test("whatever workers and relays do, in whatever order, no more runs than the l
         expect(held).toBeLessThanOrEqual(most);
       }
 
-      for (const { queue } of fleet.workers) while (queue.busy > 0) queue.freeSlot();
+      for (const each of fleet.workers) while (each.queue.running > 0) each.endJob();
       await fleet.settle();
       const open = fleet.workers.filter(({ queue }) => !queue.isShut);
       const able = open.reduce((sum, { queue }) => sum + queue.concurrency, 0);

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { createPool, eventually, type TestProcess } from "../support/index.ts";
 import { randomFrom, seedOf } from "../support/random.ts";
 import { type App, type RunningWorker, startApp } from "../worker/support/start-app.ts";
-import { createSpans, handleSpans, setLimit, type Spans } from "./support/spans.ts";
+import { createSpans, handleSpans, setLimit, setPaused, type Spans } from "./support/spans.ts";
 
 const spanWorker = new URL("support/span-worker.ts", import.meta.url);
 
@@ -89,7 +89,7 @@ test("a limit that is lowered and raised while jobs run holds a second later, an
   const { app, spans } = setup;
   await setLimit(app, 12);
   await Promise.all([setup.startWorker(20), setup.startWorker(20)]);
-  await spans.enqueue(1_500, 25);
+  await spans.enqueue(4_000, 25);
   await eventually(() => spans.succeeded().then((done) => done > 100));
 
   const stretches: { limit: number; from: Date; to: Date }[] = [];
@@ -110,6 +110,33 @@ test("a limit that is lowered and raised while jobs run holds a second later, an
     expect(most, `limit of ${limit}`).toBeGreaterThan(limit * 0.6);
   }
   expect(await spans.most()).toBeLessThanOrEqual(12);
+});
+
+test("jobs that were claimed ahead of a share go back unharmed when the queue is paused or the worker stops", async () => {
+  await using setup = await setUp();
+  const { app, spans } = setup;
+  await setLimit(app, 4);
+  const first = await setup.startWorker(20);
+  const isAhead = ({ worker }: RunningWorker): boolean => {
+    const [queue] = worker.status().queues;
+    return queue !== undefined && queue.running > worker.status().running;
+  };
+  await spans.enqueue(400, 5);
+  await eventually(() => isAhead(first), { intervalMs: 1 });
+
+  await setPaused(app, true);
+  await eventually(() => first.worker.status().queues[0]?.running === 0);
+  await setPaused(app, false);
+  await eventually(() => isAhead(first), { intervalMs: 1 });
+  await first.stop();
+  await setup.startWorker(20);
+  await eventually(() => spans.succeeded().then((done) => done === 400));
+
+  expect(await spans.most()).toBeLessThanOrEqual(4);
+  const [row] = await app.database.rows<{ runs: number; attempts: number }>(
+    "select count(*)::integer as runs, (select max(attempt)::integer from waybill.inbox) as attempts from span",
+  );
+  expect(row).toEqual({ runs: 400, attempts: 1 });
 });
 
 test("a limit set where there was none holds a second later, over workers that run already", async () => {

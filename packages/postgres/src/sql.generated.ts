@@ -2889,7 +2889,7 @@ timers as (
 waiting as (
   delete from waybill.backlog as b
   using cancelled as c
-  where c.state = 'cancelled' and b.id = c.id and b.queue = c.queue
+  where c.state = 'cancelled' and b.id = any (array[c.id]) and b.queue is not distinct from c.queue
   returning b.id
 ),
 unslotted as (
@@ -2901,7 +2901,7 @@ unslotted as (
 counted_out as (
   delete from waybill.waiting as w
   using cancelled as c
-  where c.state = 'cancelled' and w.id = c.id and w.queue = c.queue
+  where c.state = 'cancelled' and w.id = any (array[c.id]) and w.queue is not distinct from c.queue
 ),
 news as (
   insert into waybill.freed (queue, ended, changed)
@@ -4253,8 +4253,8 @@ returning id::text as id`,
   free_slots: `with idle as materialized (
   select s.id, s.queue, g.parked and s.ordering_key is not null and i.id is null as waits
   from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, dispatch integer, parked boolean)
-  join waybill.slot as s on s.id = g.id and s.queue = g.queue
-  left join waybill.inbox as i on i.id = g.id and i.queue = g.queue
+  join waybill.slot as s on s.id = any (array[g.id]) and s.queue = g.queue
+  left join waybill.inbox as i on i.id = any (array[g.id]) and i.queue = g.queue
   where not s.waiting
     and (
       i.state in ('succeeded', 'failed', 'cancelled')
@@ -4489,8 +4489,8 @@ for share`,
   heal_slots: `with dead as (
   delete from waybill.slot as s
   using waybill.inbox as i
-  where i.id = s.id
-    and i.queue = s.queue
+  where i.id = any (array[s.id])
+    and i.queue is not distinct from s.queue
     and i.state in ('succeeded', 'failed', 'cancelled')
     and i.finished_at < clock_timestamp() - interval '10 seconds'
   returning s.id, s.queue
@@ -5880,7 +5880,7 @@ where not s.waiting
   read_waiting_jobs: `select
   b.id::text as id, b.queue, b.place::text as place, b.key, b.ordering_key, b.type, b.priority, b.dispatch
 from jsonb_to_recordset(($1::text)::jsonb) as c (id uuid, queue text)
-join waybill.backlog as b on b.id = c.id and b.queue = c.queue`,
+join waybill.backlog as b on b.id = any (array[c.id]) and b.queue is not distinct from c.queue`,
   read_watched: `select to_jsonb(w)::text as job
 from (
   select

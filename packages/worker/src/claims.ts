@@ -76,9 +76,13 @@ export class Claims<Tx> {
 
   /** True while more jobs of a queue may be started: it has a free slot, or one is being claimed for. */
   mayStart(queue: string): boolean {
-    return (
-      this.#claiming || this.#queues.some(({ name, busy, limit }) => name === queue && busy < limit)
-    );
+    return this.#claiming || this.#queues.some(({ name, hasRoom }) => name === queue && hasRoom);
+  }
+
+  /** Follows a change of a queue's limit. */
+  refit(queue: WorkQueue): void {
+    this.#starts.refit(queue);
+    this.schedule();
   }
 
   /** Claims no more. */
@@ -208,7 +212,10 @@ export class Claims<Tx> {
 
   async #claimAll(me: string, batch: ReadonlyMap<Incoming, WorkQueue>): Promise<void> {
     const requests = [...batch.keys()].map(({ envelope }) => envelope);
+    const sentAt = performance.now();
     const rows = await this.#options.store.claim(me, requests);
+    const tookMs = performance.now() - sentAt;
+    for (const queue of new Set(batch.values())) queue.noteClaim(tookMs);
     await this.#options.internals.failpoint("worker.afterClaim");
     const byKey = new Map(rows.map((row) => [keyOf(row), row]));
     const jobs: SlottedJob<Tx>[] = [];

@@ -5,6 +5,9 @@
  * suspect at a time and starts nothing beside it at first; what was claimed together with it is
  * handed back before it starts. So the crashes it causes are counted for it alone. After a single
  * crash jobs start at once, side by side: nearly always it was a deploy or a lost machine.
+ *
+ * Jobs that were claimed ahead of a share wait here until a handler of their queue has ended. A process
+ * that dies takes them along, as it does what runs; so they are few, and given back if they wait for long.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
@@ -20,6 +23,9 @@ import type { WorkQueue } from "./work-queue.ts";
 const quietMs = 500;
 /** How long a suspect keeps other suspects waiting, in milliseconds; after that it has proved itself. */
 const suspicionMs = 5_000;
+
+/** A job that was claimed ahead waits for so long at most, in milliseconds. */
+const readyMs = 1_000;
 
 /** A claimed job and the queue whose slot it has. */
 export interface SlottedJob<Tx> {
@@ -51,6 +57,12 @@ export class JobStarts<Tx> {
   #stopped = false;
   #suspect: Incoming | undefined;
   #quietUntil = 0;
+  /** Jobs that were claimed ahead, with the time until which they may wait. */
+  readonly #ready = new Map<
+    WorkQueue,
+    { readonly slotted: SlottedJob<Tx>; readonly until: number }[]
+  >();
+  #isSweeping = false;
 
   constructor(options: JobStartsOptions<Tx>) {
     this.#options = options;
@@ -69,6 +81,13 @@ export class JobStarts<Tx> {
   /** Starts no more: what is claimed from now on is handed back. */
   stop(): void {
     this.#stopped = true;
+    for (const queue of this.#ready.keys()) this.#giveBack(this.#takeReady(queue));
+  }
+
+  /** Follows a change of a queue's limit. */
+  refit(queue: WorkQueue): void {
+    if (queue.limit === 0) this.#giveBack(this.#takeReady(queue));
+    else this.#startReady(queue);
   }
 
   /** Starts jobs that were claimed together. Resolves when the next claim may follow. */
@@ -95,21 +114,31 @@ export class JobStarts<Tx> {
       return;
     }
     this.#suspect = first.job.incoming;
-    this.#quietUntil = performance.now() + quietMs;
+    // It may have to wait for a place.
+    this.#quietUntil = Number.POSITIVE_INFINITY;
+    for (const queue of this.#ready.keys()) others.push(...this.#takeReady(queue));
     await Promise.all([
       this.#putAside(rest, (each) => each.queue.pushSuspect(each.job.incoming)),
       this.#putAside(others, (each) => each.queue.push(each.job.incoming)),
     ]);
     this.#run(first);
-    void delay(quietMs).then(this.#options.onChange);
-    void delay(suspicionMs, undefined, { ref: false }).then(() =>
-      this.#clearSuspect(first.job.incoming),
-    );
+  }
+
+  /** The suspect starts. */
+  #beginQuiet(suspect: Incoming): void {
+    this.#quietUntil = performance.now() + quietMs;
+    void delay(quietMs).then(() => this.#goOn());
+    void delay(suspicionMs, undefined, { ref: false }).then(() => this.#clearSuspect(suspect));
   }
 
   #clearSuspect(incoming: Incoming): void {
     if (this.#suspect !== incoming) return;
     this.#suspect = undefined;
+    this.#goOn();
+  }
+
+  #goOn(): void {
+    for (const queue of this.#ready.keys()) this.#startReady(queue);
     this.#options.onChange();
   }
 
@@ -119,15 +148,24 @@ export class JobStarts<Tx> {
     const { incoming, row } = job;
     // Stopped, or this boot id died, while the claim was on its way.
     if (this.#stopped || bootId() !== row.owner) {
-      track(this.#putAside([slotted], () => incoming.delivery.requeue()));
+      this.#giveBack([slotted]);
       return;
     }
+    if (!queue.hasRoom) {
+      this.#wait(slotted);
+      return;
+    }
+    if (incoming === this.#suspect) this.#beginQuiet(incoming);
+    queue.beginRun();
+    const startedAt = performance.now();
     let isFree = false;
     const freeSlot = (): void => {
       if (isFree) return;
       isFree = true;
       inFlight.endHandler(incoming.key);
+      queue.endRun(performance.now() - startedAt);
       queue.freeSlot();
+      this.#startReady(queue);
       onChange();
     };
     track(
@@ -138,6 +176,60 @@ export class JobStarts<Tx> {
         this.#clearSuspect(incoming);
       }),
     );
+  }
+
+  /** Lets a job that was claimed ahead wait. */
+  #wait(slotted: SlottedJob<Tx>): void {
+    const { queue } = slotted;
+    if (queue.limit === 0) {
+      this.#giveBack([slotted]);
+      return;
+    }
+    const waiting = this.#ready.get(queue) ?? [];
+    waiting.push({ slotted, until: performance.now() + readyMs });
+    this.#ready.set(queue, waiting);
+    this.#sweepLater(readyMs);
+  }
+
+  #takeReady(queue: WorkQueue): readonly SlottedJob<Tx>[] {
+    return (this.#ready.get(queue)?.splice(0) ?? []).map(({ slotted }) => slotted);
+  }
+
+  /** Starts what waits, as far as there is room. */
+  #startReady(queue: WorkQueue): void {
+    const { isHeldBack, track } = this.#options;
+    const waiting = this.#ready.get(queue) ?? [];
+    while (queue.hasRoom) {
+      const isSuspect = waiting[0]?.slotted.job.incoming === this.#suspect;
+      const next = this.mayClaim || isSuspect ? waiting.shift()?.slotted : undefined;
+      if (next === undefined) return;
+      if (next.job.row.slotted === true && isHeldBack(next.job)) track(this.#putBack(next));
+      else this.#run(next);
+    }
+  }
+
+  #sweepLater(milliseconds: number): void {
+    if (this.#isSweeping) return;
+    this.#isSweeping = true;
+    setTimeout(() => this.#sweep(), milliseconds).unref();
+  }
+
+  /** What has waited for long might run elsewhere. */
+  #sweep(): void {
+    this.#isSweeping = false;
+    const now = performance.now();
+    for (const waiting of this.#ready.values()) {
+      const first = waiting.findIndex(({ until }) => until > now);
+      const late = waiting.splice(0, first === -1 ? waiting.length : first);
+      this.#giveBack(late.map(({ slotted }) => slotted));
+      if (waiting.length > 0) this.#sweepLater(readyMs / 2);
+    }
+  }
+
+  /** Gives claimed jobs back unstarted, to whatever worker. */
+  #giveBack(jobs: readonly SlottedJob<Tx>[]): void {
+    if (jobs.length === 0) return;
+    this.#options.track(this.#putAside(jobs, ({ job }) => job.incoming.delivery.requeue()));
   }
 
   #bury({ job, queue }: SlottedJob<Tx>): void {
@@ -164,6 +256,7 @@ export class JobStarts<Tx> {
     }
     queue.freeSlot();
     onLanded(incoming, queue);
+    this.#clearSuspect(incoming);
     onChange();
   }
 
@@ -186,6 +279,7 @@ export class JobStarts<Tx> {
         onLanded(incoming, queue);
         if (this.#stopped) incoming.delivery.requeue();
         else next(slotted);
+        this.#clearSuspect(incoming);
         onChange();
       }),
     );

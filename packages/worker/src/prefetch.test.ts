@@ -153,3 +153,22 @@ test("a queue whose jobs are quick again holds more again, after a while", () =>
 
   expect(prefetches).toEqual([2, 10]);
 });
+
+test("a smaller share holds less, and gives back what is too much; a larger one holds more", () => {
+  const queue = new WorkQueue("q", 50);
+  const steps: string[] = [];
+  const tuner = new PrefetchTuner(
+    queue,
+    { setPrefetch: (count) => void steps.push(`prefetch ${count}`) },
+    noDoor,
+    600_000,
+  );
+  queue.onLimitChange = () => tuner.refit();
+  queue.occupySlot();
+  for (let n = 0; n < 11; n += 1) queue.push(delivered(steps, `job ${n}`));
+
+  queue.setGate(3);
+  queue.setGate(20);
+
+  expect(steps).toEqual(["prefetch 10", "job 9", "job 10", "prefetch 40"]);
+});

@@ -19,6 +19,8 @@ const quickJobsPerSlot = 5;
 export const prefetchLookMs = 500;
 /** Least time between two changes, in milliseconds: each gives the consumer a new channel. */
 const settleMs = 10_000;
+/** A prefetch follows what is claimed ahead in steps of at least this factor: each gives a new channel. */
+const aheadStep = 1.3;
 /** All slots taken for so long, with deliveries waiting, means long; at most, in milliseconds. */
 const longAfterMaxMs = 5_000;
 
@@ -33,6 +35,7 @@ export class PrefetchTuner {
   readonly #consumer: Pick<Consumer, "setPrefetch">;
   readonly #door: Pick<Door, "shut" | "open">;
   readonly #longAfterMs: number;
+  #prefetch: number;
   #pace: "quick" | "slow" | "long" = "quick";
   #changedAt = Number.NEGATIVE_INFINITY;
   #freed = 0;
@@ -47,6 +50,7 @@ export class PrefetchTuner {
     holdMs: number,
   ) {
     this.#queue = queue;
+    this.#prefetch = prefetchOf(queue.limit);
     this.#consumer = consumer;
     this.#door = door;
     this.#longAfterMs = Math.min(longAfterMaxMs, holdMs / 2);
@@ -74,6 +78,7 @@ export class PrefetchTuner {
       this.#giveBack();
       return;
     }
+    if (this.#pace === "quick") this.#keepAhead();
     if (nowMs - this.#changedAt < settleMs) return;
     switch (this.#pace) {
       case "quick":
@@ -104,11 +109,22 @@ export class PrefetchTuner {
       this.#fit();
       return;
     }
-    const prefetch = this.#pace === "quick" ? prefetchOf(limit) : limit;
-    this.#consumer.setPrefetch(prefetch);
+    const prefetch = this.#pace === "quick" ? prefetchOf(limit + this.#queue.ahead) : limit;
+    this.#set(prefetch);
     for (const { delivery } of this.#queue.takeAbove(Math.max(0, prefetch - busy))) {
       delivery.requeue();
     }
+  }
+
+  /** Holds more where more is claimed ahead; less only with a change of the limit or the pace. */
+  #keepAhead(): void {
+    const wanted = prefetchOf(this.#queue.limit + this.#queue.ahead);
+    if (wanted > aheadStep * this.#prefetch) this.#set(wanted);
+  }
+
+  #set(prefetch: number): void {
+    this.#prefetch = prefetch;
+    this.#consumer.setPrefetch(prefetch);
   }
 
   /** Takes as many deliveries as there are free slots. */
@@ -118,7 +134,7 @@ export class PrefetchTuner {
       void this.#door.shut("slots taken");
       return;
     }
-    this.#consumer.setPrefetch(free);
+    this.#set(free);
     this.#door.open("slots taken");
   }
 
@@ -130,6 +146,6 @@ export class PrefetchTuner {
   #change(pace: "quick" | "slow", prefetch: number, nowMs: number): void {
     this.#pace = pace;
     this.#changedAt = nowMs;
-    this.#consumer.setPrefetch(prefetch);
+    this.#set(prefetch);
   }
 }

@@ -63,9 +63,9 @@ export class Shares {
     this.#options = options;
     for (const queue of options.queues) {
       queue.setGate(0);
-      queue.onFreed = () => {
+      queue.onEnded = () => {
         const held = this.#excess.get(queue.name);
-        if (held !== undefined && queue.inUse < held) options.onExcess();
+        if (held !== undefined && queue.running < held) options.onExcess();
       };
     }
   }
@@ -106,13 +106,13 @@ export class Shares {
         queues.map((queue) => ({
           queue: queue.name,
           concurrency: queue.concurrency,
-          held: queue.inUse,
+          held: queue.running,
         })),
       );
       if (life !== this.#life) return true;
       this.#worker = worker;
-      for (const { name, inUse } of queues) {
-        rows.set(name, rows.get(name) ?? { queue: name, granted: null, held: inUse, turn: "0" });
+      for (const { name, running } of queues) {
+        rows.set(name, rows.get(name) ?? { queue: name, granted: null, held: running, turn: "0" });
       }
     }
     const uses = queues.flatMap((queue) => this.#useOf(queue, rows.get(queue.name)));
@@ -132,7 +132,7 @@ export class Shares {
     // Before the relay has said what each may have, nobody needs more than all of it.
     const most = granted ?? limit ?? Number.POSITIVE_INFINITY;
     if (most < queue.gate) queue.setGate(most);
-    const used = Math.max(Math.min(queue.gate, concurrency), queue.inUse);
+    const used = Math.max(Math.min(queue.gate, concurrency), queue.running);
     const kept = Math.max(granted ?? 0, used);
     const isFree = granted === null && limit === undefined;
     this.#note(queue, isFree ? null : held, granted);
@@ -150,7 +150,7 @@ export class Shares {
       if (free) queue.setGate(Number.POSITIVE_INFINITY);
       else if (granted !== null) queue.setGate(granted);
       this.#note(queue, free ? null : held, granted);
-      if (queue.inUse < (this.#excess.get(name) ?? 0)) this.#options.onExcess();
+      if (queue.running < (this.#excess.get(name) ?? 0)) this.#options.onExcess();
     }
   }
 

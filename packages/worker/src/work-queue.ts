@@ -1,15 +1,35 @@
 import type { Incoming } from "./incoming.ts";
 
+/** Jobs that take longer, in milliseconds, are not claimed ahead: an idle worker might run them. */
+const aheadRunMsMax = 1_000;
+/** Nor is anything where no job has ended for so long, in milliseconds. */
+const aheadIdleMs = 1_000;
+/** Part of a new value in a moving average. */
+const averagePart = 1 / 8;
+
+const average = (before: number | undefined, value: number): number =>
+  before === undefined ? value : before + (value - before) * averagePart;
+
 /**
  * Deliveries of one queue that wait for a slot, and the slots. A bulkhead: a queue whose jobs hang
  * takes no slots of the others. How many slots there are may change: by the worker's share of the
  * queue's limit (see shares.ts), and by a pause.
+ *
+ * A share is of handlers that run, and is all that may be used of a limit; while the next job is claimed,
+ * a place in it would be idle, which for quick jobs is most of the time. So where there is a share some
+ * jobs are claimed ahead, as many as are started while a claim is on its way, and start when a place is
+ * free (see job-starts.ts).
  */
 export class WorkQueue {
   readonly name: string;
   /** Jobs that this worker runs at a time, whatever its share. */
   readonly concurrency: number;
   #busy = 0;
+  #running = 0;
+  /** Moving averages, in milliseconds. */
+  #runMs: number | undefined;
+  #claimMs: number | undefined;
+  #endedAt = Number.NEGATIVE_INFINITY;
   #gate = Number.POSITIVE_INFINITY;
   #isShut = false;
   #fullSinceMs: number | undefined;
@@ -19,8 +39,8 @@ export class WorkQueue {
   #suspects: Incoming[] = [];
   /** Called when a slot was taken or became free. */
   onSlotChange: (() => void) | undefined;
-  /** Called when a slot became free. */
-  onFreed: (() => void) | undefined;
+  /** Called when a handler has ended. */
+  onEnded: (() => void) | undefined;
   /** Called when {@link limit} has changed. */
   onLimitChange: (() => void) | undefined;
 
@@ -34,9 +54,25 @@ export class WorkQueue {
     return this.#busy;
   }
 
-  /** Jobs that count towards the queue's limit over all workers. */
-  get inUse(): number {
-    return this.#busy;
+  /** Handlers that run: they count towards the queue's limit over all workers. */
+  get running(): number {
+    return this.#running;
+  }
+
+  /** True where a job that is claimed may start. */
+  get hasRoom(): boolean {
+    return this.#running < this.limit;
+  }
+
+  /** Jobs to claim above the limit. */
+  get ahead(): number {
+    const { limit } = this;
+    const runMs = this.#runMs ?? Number.POSITIVE_INFINITY;
+    const isSlow = runMs > aheadRunMsMax || performance.now() - this.#endedAt > aheadIdleMs;
+    if (!Number.isFinite(this.#gate) || isSlow) return 0;
+    // A job that ends just after a claim was sent waits for that one and for its own.
+    const claimMs = 2 * (this.#claimMs ?? 0);
+    return Math.min(4 * limit, Math.ceil((limit * claimMs) / Math.max(1, runMs)));
   }
 
   /** Jobs that may run here by the queue's limit over all workers; infinite where there is none. */
@@ -81,6 +117,24 @@ export class WorkQueue {
     this.onLimitChange?.();
   }
 
+  /** Notes how long a claim took. */
+  noteClaim(milliseconds: number): void {
+    this.#claimMs = average(this.#claimMs, milliseconds);
+  }
+
+  /** A handler starts in a slot that was taken before. */
+  beginRun(): void {
+    this.#running += 1;
+  }
+
+  /** It has ended; its slot is freed next. */
+  endRun(milliseconds: number): void {
+    this.#running -= 1;
+    this.#runMs = average(this.#runMs, milliseconds);
+    this.#endedAt = performance.now();
+    this.onEnded?.();
+  }
+
   occupySlot(): void {
     this.#busy += 1;
     if (this.#busy >= this.limit) this.#fullSinceMs ??= performance.now();
@@ -93,7 +147,6 @@ export class WorkQueue {
     // Where the limit was lowered below what runs, there is still none free.
     this.#fullSinceMs = this.#busy < this.limit ? undefined : performance.now();
     this.onSlotChange?.();
-    this.onFreed?.();
   }
 
   /** Deliveries held and not started. */
@@ -115,7 +168,7 @@ export class WorkQueue {
   }
 
   /**
-   * Takes deliveries for the free slots.
+   * Takes deliveries for the free slots, and those to be claimed ahead.
    *
    * @param max limit besides the slots
    * @param withSuspect true where one suspect may be among them
@@ -124,7 +177,8 @@ export class WorkQueue {
     max: number,
     withSuspect: boolean,
   ): { readonly incoming: readonly Incoming[]; readonly hasSuspect: boolean } {
-    const count = Math.min(max, this.limit - this.#busy);
+    const { limit } = this;
+    const count = limit === 0 ? 0 : Math.min(max, limit + this.ahead - this.#busy);
     if (count <= 0) return { incoming: [], hasSuspect: false };
     const suspects = withSuspect ? this.#suspects.splice(0, 1) : [];
     return {

@@ -160,7 +160,7 @@ export class WorkerRun<Tx> {
       turn: (queue, reason) => this.#entrances.turn(queue, reason),
       onSlots: (queue) => {
         this.#entrances.refit(queue);
-        this.#claims.schedule();
+        this.#claims.refit(queue);
       },
     });
     this.#requests = new Requests({

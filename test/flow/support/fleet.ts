@@ -71,11 +71,15 @@ class FleetWorker {
 
   /** Starts a job where the worker would. */
   startJob(): void {
-    if (this.queue.busy < this.queue.limit) this.queue.occupySlot();
+    if (!this.queue.hasRoom) return;
+    this.queue.occupySlot();
+    this.queue.beginRun();
   }
 
   endJob(): void {
-    if (this.queue.busy > 0) this.queue.freeSlot();
+    if (this.queue.running === 0) return;
+    this.queue.endRun(1);
+    this.queue.freeSlot();
   }
 }
 
@@ -140,7 +144,7 @@ export class Fleet {
        where s.worker = any ($1::uuid[])`,
       [this.workers.map(({ id }) => id)],
     );
-    const running = this.workers.reduce((sum, { queue }) => sum + queue.inUse, 0);
+    const running = this.workers.reduce((sum, { queue }) => sum + queue.running, 0);
     return { running, held: row?.held ?? 0, granted: row?.granted ?? 0 };
   }
 
@@ -153,7 +157,7 @@ export class Fleet {
     return this.workers
       .filter(({ id, queue }) => {
         const most = held.get(id) ?? 0;
-        return queue.inUse > most || Math.min(queue.gate, queue.concurrency) > most;
+        return queue.running > most || Math.min(queue.gate, queue.concurrency) > most;
       })
       .map(({ id }) => id);
   }

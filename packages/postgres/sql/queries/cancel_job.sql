@@ -40,7 +40,7 @@ timers as (
 waiting as (
   delete from waybill.backlog as b
   using cancelled as c
-  where c.state = 'cancelled' and b.id = c.id and b.queue = c.queue
+  where c.state = 'cancelled' and b.id = any (array[c.id]) and b.queue is not distinct from c.queue
   returning b.id
 ),
 unslotted as (
@@ -52,7 +52,7 @@ unslotted as (
 counted_out as (
   delete from waybill.waiting as w
   using cancelled as c
-  where c.state = 'cancelled' and w.id = c.id and w.queue = c.queue
+  where c.state = 'cancelled' and w.id = any (array[c.id]) and w.queue is not distinct from c.queue
 ),
 news as (
   insert into waybill.freed (queue, ended, changed)

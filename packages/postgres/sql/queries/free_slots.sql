@@ -4,12 +4,13 @@
 --
 -- $1 JSON array of {id, queue, dispatch, parked}
 --
+-- "any (array[…])" keeps the planner from beginning at a table that it has seen empty (see dispatch_round.sql).
 -- Plan: slot_pkey, inbox_pkey of one partition a row. Caller: the worker's claims and parking.
 with idle as materialized (
   select s.id, s.queue, g.parked and s.ordering_key is not null and i.id is null as waits
   from jsonb_to_recordset($1::jsonb) as g (id uuid, queue text, dispatch integer, parked boolean)
-  join waybill.slot as s on s.id = g.id and s.queue = g.queue
-  left join waybill.inbox as i on i.id = g.id and i.queue = g.queue
+  join waybill.slot as s on s.id = any (array[g.id]) and s.queue = g.queue
+  left join waybill.inbox as i on i.id = any (array[g.id]) and i.queue = g.queue
   where not s.waiting
     and (
       i.state in ('succeeded', 'failed', 'cancelled')

@@ -228,17 +228,19 @@ export class Governor {
       const job = this.#jobOf(row, page);
       const queue = this.#schedules.of(job.queue, nowMs);
       const slot = queue.slotOf(job.id);
+      const isOld = slot !== undefined && slot.dispatch > job.dispatch;
       const isKnown = known.has(refText(job)) || queue.awaits(job.id);
-      if (isKnown || (slot !== undefined && slot.dispatch >= job.dispatch)) {
+      if (slot?.waiting === false && !isOld) {
+        // A copy that a worker had put aside may be all that is left of its job.
+        this.#renewing.push(job);
+      } else if (isOld || isKnown || slot?.dispatch === job.dispatch) {
         settled.push(page);
       } else if (slot === undefined) {
         queue.add(job, nowMs);
         this.#unwritten.push(job);
-      } else if (slot.waiting) {
+      } else {
         // Its turn comes when it is in the backlog, at the place that it had.
         this.#unwritten.push({ ...job, place: slot.place });
-      } else {
-        this.#renewing.push(job);
       }
     }
     if (settled.length > 0) this.#options.dispatcher.settleGoverned(settled);

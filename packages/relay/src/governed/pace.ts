@@ -4,6 +4,9 @@
  * workers would wait, and a round has many jobs instead of one or two.
  */
 const aheadMs = 40;
+/** Part of what runs that is dispatched ahead at least, of jobs that take less than so many milliseconds. */
+const aheadPart = 0.2;
+const longRunMs = 1_000;
 /** Jobs of a queue that are dispatched ahead at most, with those that run. */
 export const aheadMax = 2_000;
 /** Weight of one job in the moving mean. */
@@ -25,7 +28,8 @@ export class Pace {
   /** Jobs that may be dispatched where so many run at a time. */
   ahead(running: number): number {
     if (running === 0) return 0;
-    const more = Math.ceil((running * aheadMs) / Math.max(1, this.#runMs));
+    const least = this.#runMs < longRunMs ? aheadPart : 0;
+    const more = Math.ceil(running * Math.max(least, aheadMs / Math.max(1, this.#runMs)));
     return Math.max(running, Math.min(aheadMax, running + more));
   }
 }

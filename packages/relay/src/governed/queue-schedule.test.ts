@@ -232,9 +232,9 @@ test("a breaker that is open holds its jobs alone; half open, one at a time goes
   breakers.apply({ api: "half_open" });
   expect(drain(queue, 0, false)).toEqual(["p1"]);
   queue.ended("p1", 100);
-  expect(drain(queue, 1_099, false)).toEqual([]);
-  expect(queue.opensAtMs(1_099)).toBe(1_100);
-  expect(drain(queue, 1_100, false)).toEqual(["p2"]);
+  expect(drain(queue, 5_099, false)).toEqual([]);
+  expect(queue.opensAtMs(5_099)).toBe(5_100);
+  expect(drain(queue, 5_100, false)).toEqual(["p2"]);
 });
 
 test("jobs go at once when a probe has closed their breaker", () => {
@@ -335,4 +335,28 @@ test("a queue whose workers have enough dispatches nothing until half of what is
   expect(drain(queue, 0, false)).toHaveLength(0);
   queue.ended(first[2] ?? "", 0);
   expect(drain(queue, 0, false)).toHaveLength(3);
+});
+
+test("keys with limits of their own share by weight, though more could be dispatched ahead", () => {
+  const settings = {
+    keys: {
+      concurrency: 4,
+      tiers: { two: { concurrency: 8, weight: 2 }, four: { concurrency: 12, weight: 4 } },
+    },
+  } satisfies QueueSettings;
+  const queue = schedule(settings, [
+    { name: "b", tier: "two" },
+    { name: "c", tier: "four" },
+  ]);
+  for (let n = 0; n < 50; n += 1) {
+    for (const key of ["a", "b", "c"]) queue.add(job(`${key}${n}`, { key }), 0);
+  }
+  queue.lookAtShares();
+  queue.allow(14, 40);
+
+  const first = drain(queue, 0, false);
+  const count = (key: string): number => first.filter((id) => id.startsWith(key)).length;
+
+  // 0.8 of 21, with which the key "c" would be at its limit.
+  expect([count("a"), count("b"), count("c")]).toEqual([2, 5, 9]);
 });

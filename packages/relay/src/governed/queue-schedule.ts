@@ -12,6 +12,9 @@ import { KeyParty, Party, TypeParty } from "./parties.ts";
 import { Rings } from "./rings.ts";
 import { laneIdOf, type SlotRecord, type WaitingJob } from "./waiting-job.ts";
 
+/** Part of what would bring the first key to its own limit: the slots of a key come and go. */
+const fairPart = 0.8;
+
 interface Slot {
   readonly record: SlotRecord;
   readonly key: KeyParty;
@@ -44,6 +47,8 @@ export class QueueSchedule {
   #allowed = Infinity;
   /** Slots with which no worker will wait soon. */
   #enough = Infinity;
+  /** Slots with which keys share by their weights, whatever their limits. */
+  #fair = Infinity;
   /** True from when all that may be out is out until it is no more than enough. */
   #isSated = false;
 
@@ -59,8 +64,28 @@ export class QueueSchedule {
 
   /** Lets so many slots be out where the workers can run so many jobs at a time. */
   allow(running: number, most: number): void {
-    this.#allowed = most;
-    this.#enough = running + Math.floor((most - running) / 2);
+    const fair = Math.max(running, Math.min(most, this.#fair));
+    this.#allowed = fair;
+    this.#enough = running + Math.floor((fair - running) / 2);
+  }
+
+  /**
+   * Looks at how many slots may be out so that keys with work still share by their weights: with more, each
+   * would have as many as its own limit allows, and shares would be those of the limits.
+   */
+  lookAtShares(): void {
+    let weights = 0;
+    let perWeight = Infinity;
+    for (const name of this.#keysWithWork()) {
+      const { weight, concurrency } = this.limits.ofKey(name);
+      weights += weight;
+      perWeight = Math.min(perWeight, concurrency / weight);
+    }
+    this.#fair = perWeight === Infinity ? Infinity : Math.floor(fairPart * perWeight * weights);
+  }
+
+  #keysWithWork(): Set<string> {
+    return new Set([...this.#lanes.values()].flatMap(({ jobs }) => jobs[0]?.key ?? []));
   }
 
   /** Slots that count. */
@@ -349,7 +374,7 @@ export class QueueSchedule {
 
   /** Forgets keys and types that have nothing left to count. */
   tidy(nowMs: number): void {
-    const withWork = new Set([...this.#lanes.values()].map(({ jobs }) => jobs[0]?.key));
+    const withWork = this.#keysWithWork();
     for (const { key } of this.#slots.values()) withWork.add(key.name);
     for (const [name, key] of this.#keys) {
       const isUsed = withWork.has(name) || key.wakes || key.bucket?.isFull(nowMs) === false;

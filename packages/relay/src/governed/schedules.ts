@@ -69,7 +69,10 @@ export class Schedules {
   /** What the living workers can run. */
   applyCapacity(capacity: readonly { readonly queue: string; readonly capacity: number }[]): void {
     this.#capacity = new Map(capacity.map((row) => [row.queue, row.capacity]));
-    for (const queue of this.#queues.values()) this.#allow(queue);
+    for (const queue of this.#queues.values()) {
+      queue.lookAtShares();
+      this.#allow(queue);
+    }
   }
 
   /** Dispatches only what the workers can start soon: what is at the broker cannot be reordered. */
