@@ -3358,7 +3358,7 @@ completed as (
   set state = 'succeeded',
       finished_at = clock_timestamp()
   from done as d
-  where i.id = any (array[d.id])
+  where i.id = d.id
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'
@@ -4000,7 +4000,7 @@ ended as (
         when f.terminal or i.cancel_requested_at is not null then clock_timestamp()
       end
   from failed as f
-  where i.id = any (array[f.id])
+  where i.id = f.id
     and i.queue = f.queue
     and i.token = f.token
     and i.state = 'running'

@@ -19,7 +19,7 @@ completed as (
   set state = 'succeeded',
       finished_at = clock_timestamp()
   from done as d
-  where i.id = any (array[d.id])
+  where i.id = d.id
     and i.queue = d.queue
     and i.token = d.token
     and i.state = 'running'

@@ -41,7 +41,7 @@ ended as (
         when f.terminal or i.cancel_requested_at is not null then clock_timestamp()
       end
   from failed as f
-  where i.id = any (array[f.id])
+  where i.id = f.id
     and i.queue = f.queue
     and i.token = f.token
     and i.state = 'running'
