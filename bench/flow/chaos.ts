@@ -1,6 +1,7 @@
 /** Kills relays and workers of a line at random, and starts others in their place. */
 
 import { setTimeout as delay } from "node:timers/promises";
+import { randomFrom } from "../../scripts/stage/chance.ts";
 import type { Line } from "./line.ts";
 import type { Stage } from "./stage.ts";
 
@@ -22,21 +23,10 @@ export interface ChaosCount {
   readonly freezes: number;
 }
 
-/** Random numbers from 0 to 1 that a seed gives again (mulberry32). */
-export function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** Resolves when all of it was done and as many processes as before are there. */
 export async function wreak(stage: Stage, line: Line, plan: ChaosPlan): Promise<ChaosCount> {
   const { signal } = stage.stop;
-  const random = randomOf(plan.seed);
+  const random = randomFrom(plan.seed);
   const relays = line.relays.length;
   let killedRelays = 0;
   let killedWorkers = 0;

@@ -1,6 +1,7 @@
 /** Whether one tenant with much work delays the others, and whether weights are kept. */
 
-import { grouped, percentile } from "./figures.ts";
+import { percentile } from "../percentile.ts";
+import { grouped } from "./figures.ts";
 import { nowUs } from "./clock.ts";
 import { type Item, Line, type LinePlan } from "./line.ts";
 import { atMost, type Figure, type Measurement, told } from "./measurement.ts";

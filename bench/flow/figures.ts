@@ -1,19 +1,9 @@
 /** What runs come to. All times in microseconds by the monotonic clock. */
 
+import { percentile } from "../percentile.ts";
 import type { Run } from "./runs.ts";
 
-/**
- * The smallest of the values that is not below `percent` of them (nearest rank).
- *
- * @throws RangeError where there are no values
- */
-export function percentile(values: readonly number[], percent: number): number {
-  const ordered = values.toSorted((a, b) => a - b);
-  const value = ordered[Math.max(0, Math.ceil((percent / 100) * ordered.length) - 1)];
-  if (value === undefined) throw new RangeError("There is no percentile of no values.");
-  return value;
-}
-
+/** Half of the values are not above it. */
 export const median = (values: readonly number[]): number => percentile(values, 50);
 
 /** The times at which the number of running handlers changes; an end comes before a start at the same time. */

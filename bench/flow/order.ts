@@ -1,7 +1,8 @@
 /** Whether jobs of one ordering key ever overtake each other or run together. */
 
+import { randomFrom } from "../../scripts/stage/chance.ts";
 import { booksOf } from "./books.ts";
-import { randomOf, wreak } from "./chaos.ts";
+import { wreak } from "./chaos.ts";
 import { grouped } from "./figures.ts";
 import { type Item, Line } from "./line.ts";
 import { type Measurement, never, told } from "./measurement.ts";
@@ -43,7 +44,7 @@ export const order: Measurement = {
   title: `${keyCount} ordering keys with 100 jobs each while jobs fail and processes are killed`,
   async measure(stage) {
     const jobs = keyCount * (stage.quick ? 30 : 100);
-    const random = randomOf(seed);
+    const random = randomFrom(seed);
     await using line = await Line.start(stage, {
       settings: { order: {} },
       relays: 2,

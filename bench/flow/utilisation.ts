@@ -2,7 +2,8 @@
 
 import type { QueueSettings } from "@waybill/core";
 import { setTimeout as delay } from "node:timers/promises";
-import { grouped, meanRunning, mostAtOnce, percentile } from "./figures.ts";
+import { percentile } from "../percentile.ts";
+import { grouped, meanRunning, mostAtOnce } from "./figures.ts";
 import { type Item, Line } from "./line.ts";
 import { atLeast, bounded, type Figure, type Measurement, told } from "./measurement.ts";
 import type { Stage } from "./stage.ts";

@@ -2,7 +2,8 @@
 
 import type { QueueSettings } from "@waybill/core";
 import { booksOf, doubled } from "./books.ts";
-import { randomOf, wreak } from "./chaos.ts";
+import { randomFrom } from "../../scripts/stage/chance.ts";
+import { wreak } from "./chaos.ts";
 import { grouped, mostAtOnce, startsAbove } from "./figures.ts";
 import { type Item, Line } from "./line.ts";
 import { type Figure, type Measurement, never, told } from "./measurement.ts";
@@ -34,7 +35,7 @@ const governed: QueueSettings = {
 
 /** Jobs of 5 to 80 ms, of which one in twenty fails at first. */
 function itemMaker(): (n: number) => Item {
-  const random = randomOf(seed);
+  const random = randomFrom(seed);
   return (n) => ({
     type: types[Math.floor(random() * types.length)] ?? "free",
     payload: { n, ms: Math.round(5 + random() * 75), failures: random() < 0.05 ? 1 : 0 },

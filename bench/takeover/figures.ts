@@ -1,3 +1,4 @@
+import { percentile } from "../percentile.ts";
 import type { Kind } from "./crew.ts";
 
 /** What one death came to. */
@@ -9,18 +10,6 @@ export interface Death {
   readonly takeoverMs: number;
   /** Until the last of them was dispatched again; undefined where the broker gave all of them on. */
   readonly dispatchedMs: number | undefined;
-}
-
-/**
- * The smallest of the values that is not below `percent` of them (nearest rank).
- *
- * @throws RangeError where there are no values
- */
-export function percentile(values: readonly number[], percent: number): number {
-  const ordered = [...values].sort((a, b) => a - b);
-  const value = ordered[Math.max(0, Math.ceil((percent / 100) * ordered.length) - 1)];
-  if (value === undefined) throw new RangeError("There is no percentile of no values.");
-  return value;
 }
 
 const milliseconds = (ms: number): string => `${Math.round(ms)}ms`;

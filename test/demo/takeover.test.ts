@@ -1,7 +1,7 @@
 /** The measurement of takeovers, as it is started by hand, with few deaths and a short lease. */
 
 import { expect, test } from "vitest";
-import { percentile } from "../../bench/takeover/figures.ts";
+import { percentile } from "../../bench/percentile.ts";
 import { runScript, type ScriptRun } from "./run-script.ts";
 
 const runBench = (...args: string[]): Promise<ScriptRun> =>

@@ -1,11 +1,26 @@
 /** What holds jobs of governed queues back, and what lets them go. */
 
-import { RetryAfterError } from "@waybill/core";
+import { defineDependency, RetryAfterError } from "@waybill/core";
+import { createDependencies, createDependencyStore } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { eventually } from "../support/index.ts";
-import { startFlow } from "./support/flow.ts";
+import { type Flow, startFlow } from "./support/flow.ts";
 
 const nothing = { slots: 0, backlog: 0 };
+
+/** Three jobs that are dispatched to a worker that does not take them. */
+async function dispatchThree(flow: Flow): Promise<string[]> {
+  flow.startRelay();
+  await flow.sql(
+    `with me as (insert into waybill.worker (id, name, host, pid, version, queues, lease_until)
+       values (gen_random_uuid(), 'away', 'h', 1, '0', '{work}', now() + interval '1 hour') returning id)
+     insert into waybill.worker_queue (worker, queue, concurrency, held) select id, 'work', 5, 0 from me`,
+  );
+  await flow.declare();
+  const ids = await flow.enqueue(3, () => ({ concurrencyKey: "k" }));
+  await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 3, backlog: 0 }));
+  return ids;
+}
 
 test("a cancelled job of the backlog never starts", async () => {
   await using flow = await startFlow({ keys: { concurrency: 1 } });
@@ -114,15 +129,7 @@ test("nothing of a paused type starts, also of what was dispatched before, and a
 
 test("a job that was dispatched before its key was paused goes back without an attempt", async () => {
   await using flow = await startFlow({ keys: {} });
-  flow.startRelay();
-  await flow.sql(
-    `with me as (insert into waybill.worker (id, name, host, pid, version, queues, lease_until)
-       values (gen_random_uuid(), 'away', 'h', 1, '0', '{work}', now() + interval '1 hour') returning id)
-     insert into waybill.worker_queue (worker, queue, concurrency, held) select id, 'work', 5, 0 from me`,
-  );
-  await flow.declare();
-  const ids = await flow.enqueue(3, () => ({ concurrencyKey: "k" }));
-  await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 3, backlog: 0 }));
+  const ids = await dispatchThree(flow);
 
   await flow.sql(
     "insert into waybill.queue_gate (queue, kind, name, paused_at) values ('work', 'key', 'k', now())",
@@ -131,6 +138,23 @@ test("a job that was dispatched before its key was paused goes back without an a
   await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 0, backlog: 3 }));
   expect(flow.starts()).toHaveLength(0);
   await flow.sql("delete from waybill.queue_gate");
+
+  await flow.ended(ids);
+  expect(await flow.sql("select distinct attempt from waybill.inbox")).toEqual([{ attempt: 1 }]);
+});
+
+test("a job that was dispatched before the breaker of its type in the queue opened goes back without an attempt", async () => {
+  await using flow = await startFlow({ keys: {}, types: { "flow.job": { dependsOn: ["smtp"] } } });
+  const smtp = defineDependency({ name: "smtp" });
+  await createDependencyStore(flow.app.database.pool).declare([smtp]);
+  const breakers = createDependencies({ database: flow.app.dataLayer });
+  const ids = await dispatchThree(flow);
+
+  await breakers.open("smtp");
+  await flow.startWorker((job) => flow.note(job), { dependencies: [smtp] });
+  await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 0, backlog: 3 }));
+  expect(flow.starts()).toHaveLength(0);
+  await breakers.close("smtp");
 
   await flow.ended(ids);
   expect(await flow.sql("select distinct attempt from waybill.inbox")).toEqual([{ attempt: 1 }]);

@@ -1,33 +1,22 @@
 /** What limits and orders promise, while relays and workers are killed. */
 
 import { expect, test } from "vitest";
-import { eventually, type TestProcess } from "../support/index.ts";
+import { eventually } from "../support/index.ts";
 import { randomFrom, seedOf } from "../support/random.ts";
 import { type App, startApp } from "../worker/support/start-app.ts";
+import { startKillable } from "./support/killable.ts";
 import { createSpans, type Spans } from "./support/spans.ts";
 
-const spanWorker = new URL("support/span-worker.ts", import.meta.url);
 const jobs = 300;
 
 /** Two relays and three workers, of which one is killed whenever some more jobs are done. */
 async function killAll(app: App, spans: Spans, kills: number): Promise<void> {
   const random = randomFrom(seedOf("governed queues under kills"));
-  const relays: TestProcess[] = [await app.startRelayProcess(), await app.startRelayProcess()];
-  const start = (): Promise<TestProcess> => app.startWorkerProcess({}, spanWorker);
-  const workers = await Promise.all([start(), start(), start()]);
+  const killOne = await startKillable(app, spans, random);
   for (let killed = 0; killed < kills; killed += 1) {
     const due = Math.floor((killed * jobs) / (kills + 1));
     await eventually(() => spans.succeeded().then((done) => done >= due), { deadlineMs: 90_000 });
-    const n = Math.floor(random() * 5);
-    const relay = relays[n];
-    const worker = workers[n - 2];
-    if (relay !== undefined) {
-      relay.kill("SIGKILL");
-      relays[n] = await app.startRelayProcess();
-    } else if (worker !== undefined) {
-      await spans.kill(worker);
-      workers[n - 2] = await start();
-    }
+    await killOne();
   }
   await eventually(() => spans.succeeded().then((done) => done === jobs), { deadlineMs: 120_000 });
 }

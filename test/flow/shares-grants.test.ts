@@ -1,4 +1,10 @@
-import { createFlowStore, createRelayStore, type FlowStore, migrate } from "@waybill/postgres";
+import {
+  createFlowStore,
+  createGovernorStore,
+  createRelayStore,
+  type FlowStore,
+  migrate,
+} from "@waybill/postgres";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { createTestDatabase, eventually, type TestDatabase } from "../support/index.ts";
@@ -198,7 +204,9 @@ test("living workers of each queue are counted with what they can run; those tha
   await plant(setup, 3, { concurrency: 7, worker: { state: "draining" } });
   await plant(setup, 4, { concurrency: 7, worker: { lease_until: new Date(0) } });
 
-  expect(await setup.store.capacity()).toEqual([{ queue: "q", workers: 2, capacity: 15 }]);
+  expect(await createGovernorStore(setup.database.pool).capacity()).toEqual([
+    { queue: "q", workers: 2, capacity: 15 },
+  ]);
 });
 
 /** Carries out `first` in a transaction that commits only when `second` waits for it. */

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
-import { createPool, eventually, type TestProcess } from "../support/index.ts";
+import { createPool, eventually } from "../support/index.ts";
 import { randomFrom, seedOf } from "../support/random.ts";
 import { type App, type RunningWorker, startApp } from "../worker/support/start-app.ts";
+import { startKillable } from "./support/killable.ts";
 import { createSpans, handleSpans, setLimit, setPaused, type Spans } from "./support/spans.ts";
 
 const spanWorker = new URL("support/span-worker.ts", import.meta.url);
@@ -41,27 +42,14 @@ test(
     await using app = await startApp();
     const spans = await createSpans(app);
     await setLimit(app, 6);
-    const relays: TestProcess[] = [await app.startRelayProcess(), await app.startRelayProcess()];
-    const start = (): Promise<TestProcess> => app.startWorkerProcess({}, spanWorker);
-    const workers = await Promise.all([start(), start(), start()]);
+    const killOne = await startKillable(app, spans, random);
     await spans.enqueue(240, 40);
 
-    let kills = 0;
-    while (kills < 8) {
-      await eventually(() => spans.succeeded().then((done) => done >= 20 * kills), {
+    for (let killed = 0; killed < 8; killed += 1) {
+      await eventually(() => spans.succeeded().then((done) => done >= 20 * killed), {
         deadlineMs: 60_000,
       });
-      const n = Math.floor(random() * 5);
-      kills += 1;
-      const relay = relays[n];
-      const worker = workers[n - 2];
-      if (relay !== undefined) {
-        relay.kill("SIGKILL");
-        relays[n] = await app.startRelayProcess();
-      } else if (worker !== undefined) {
-        await spans.kill(worker);
-        workers[n - 2] = await start();
-      }
+      await killOne();
     }
     await eventually(() => spans.succeeded().then((done) => done === 240), { deadlineMs: 120_000 });
 

@@ -1,13 +1,4 @@
-/** A reproducible stream of numbers in [0, 1). */
-export function randomFrom(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
+export { randomFrom } from "../../scripts/stage/chance.ts";
 
 /** The seed of a run: WAYBILL_SEED, or one by chance; printed, so that a failure can be repeated. */
 export function seedOf(test: string): number {

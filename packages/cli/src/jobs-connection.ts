@@ -8,6 +8,7 @@ import {
   type Database,
   type Dependencies,
   type Jobs,
+  type OperatorOptions,
   pgDatabase,
   pgExecutor,
   pgListener,
@@ -58,16 +59,23 @@ function actorName(): string {
   }
 }
 
+/** Runs `work` with what the factories of operators' acts take, on one connection. */
+async function withOperator<T>(
+  { databaseUrl, schema }: StoreSettings,
+  work: (options: OperatorOptions<Client>, client: Client) => Promise<T>,
+): Promise<T> {
+  return await withDatabase(databaseUrl, async (client) => {
+    await requireSchemaVersion(client, schema);
+    return await work({ database: databaseOn(client), schema, actor: actorName() }, client);
+  });
+}
+
 /** Runs `work` with the jobs of a schema. */
 export async function withJobs<T>(
   settings: StoreSettings,
   work: (jobs: Jobs<Client>) => Promise<T>,
 ): Promise<T> {
-  const { databaseUrl, schema } = settings;
-  return await withDatabase(databaseUrl, async (client) => {
-    await requireSchemaVersion(client, schema);
-    return await work(createJobs({ database: databaseOn(client), schema, actor: actorName() }));
-  });
+  return await withOperator(settings, (options) => work(createJobs(options)));
 }
 
 /**
@@ -110,11 +118,7 @@ export async function withWorkers<T>(
   settings: StoreSettings,
   work: (workers: Workers<Client>) => Promise<T>,
 ): Promise<T> {
-  const { databaseUrl, schema } = settings;
-  return await withDatabase(databaseUrl, async (client) => {
-    await requireSchemaVersion(client, schema);
-    return await work(createWorkers({ database: databaseOn(client), schema, actor: actorName() }));
-  });
+  return await withOperator(settings, (options) => work(createWorkers(options)));
 }
 
 /** Runs `work` with the dependencies of a schema. */
@@ -122,13 +126,7 @@ export async function withDependencies<T>(
   settings: StoreSettings,
   work: (dependencies: Dependencies<Client>) => Promise<T>,
 ): Promise<T> {
-  const { databaseUrl, schema } = settings;
-  return await withDatabase(databaseUrl, async (client) => {
-    await requireSchemaVersion(client, schema);
-    return await work(
-      createDependencies({ database: databaseOn(client), schema, actor: actorName() }),
-    );
-  });
+  return await withOperator(settings, (options) => work(createDependencies(options)));
 }
 
 /** Runs `work` with the queues of a schema, and what tells the names that were heard of. */
@@ -136,13 +134,11 @@ export async function withQueues<T>(
   settings: StoreSettings,
   work: (queues: Queues<Client>, knownNames: () => Promise<readonly string[]>) => Promise<T>,
 ): Promise<T> {
-  const { databaseUrl, schema } = settings;
-  return await withDatabase(databaseUrl, async (client) => {
-    await requireSchemaVersion(client, schema);
-    const queues = createQueues({ database: databaseOn(client), schema, actor: actorName() });
+  return await withOperator(settings, async (options, client) => {
+    const queues = createQueues(options);
     const knownNames = async (): Promise<readonly string[]> => {
       const governed = (await queues.list()).map(({ name }) => name);
-      const seen = await readKnownQueues(client, schema);
+      const seen = await readKnownQueues(client, settings.schema);
       const subscriptions = seen.subscriptions.map(({ subscription }) => subscription);
       return [...new Set([...governed, ...seen.queues, ...subscriptions])].sort();
     };

@@ -111,7 +111,9 @@ export {
 export { defineQueue, type QueueDefinition } from "./queue.ts";
 export {
   bucketOf,
+  dependsOnOf,
   type KeyLimits,
+  keyLimitsOf,
   type KeySettings,
   type OrderSettings,
   type PrioritySettings,

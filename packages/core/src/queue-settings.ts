@@ -176,6 +176,25 @@ export function bucketOf(limit: RateLimit): { readonly perMs: number; readonly b
   return { perMs, burst: limit.burst ?? Math.max(1, Math.ceil(perMs * 100)) };
 }
 
+/** What a queue's settings say that its jobs of a type depend on. */
+export function dependsOnOf(settings: QueueSettings, type: string): readonly string[] {
+  const { dependsOn: ofQueue = [], types = {} } = settings;
+  const ofType = Object.hasOwn(types, type) ? types[type]?.dependsOn : undefined;
+  return ofType === undefined ? ofQueue : [...ofQueue, ...ofType];
+}
+
+/** What holds for a key of a tier, null for none. Jobs without a key, "", are no tenant with limits. */
+export function keyLimitsOf(settings: QueueSettings, key: string, tier: string | null): KeyLimits {
+  if (key === "") return {};
+  const { keys } = settings;
+  const ofTier = tier === null ? undefined : keys?.tiers?.[tier];
+  return {
+    concurrency: ofTier?.concurrency ?? keys?.concurrency,
+    rate: ofTier?.rate ?? keys?.rate,
+    weight: ofTier?.weight ?? keys?.weight,
+  };
+}
+
 /** What contradicts itself in settings whose parts may be anything. */
 export function settingsMisfits(settings: QueueSettings): ConfigIssue[] {
   const issues: ConfigIssue[] = [];

@@ -73,10 +73,15 @@ export const definitionRule: OptionRule = (value) =>
   (typeof value === "object" && value !== null && "name" in value && "payload" in value) ||
   "must be a job definition, as defineJob makes one";
 
-/** Options of an act on a job. */
-export const actRules: Readonly<Record<string, OptionRule>> = {
-  queue: optional(textRule(63)),
+/** Options of an act of an operator. */
+export const actOptionRules: Readonly<Record<string, OptionRule>> = {
   reason: optional(textRule(1_000)),
   actor: optional(textRule(255)),
   tx: anything,
+};
+
+/** Options of an act on a job. */
+export const actRules: Readonly<Record<string, OptionRule>> = {
+  queue: optional(textRule(63)),
+  ...actOptionRules,
 };

@@ -6,8 +6,9 @@
 
 import { ConfigError } from "@waybill/core";
 import {
+  actOptionRules,
+  anything,
   checkOptions,
-  databaseRule,
   integerRule,
   optional,
   type OptionRule,
@@ -19,25 +20,12 @@ import {
   type DependencyRecord,
   dependencyRecordOf,
 } from "./dependency-record.ts";
-import type { Database } from "./executor.ts";
 import type { JsonRow } from "./json-row.ts";
-import { defaultSchema, statementsFor } from "./statements.ts";
-import { type RunStatement, transactionsOf } from "./transactions.ts";
+import { type OperatorActOptions, operatorOf, type OperatorOptions } from "./operator.ts";
+import type { RunStatement } from "./transactions.ts";
 
 /** Options of `createDependencies`. */
-export interface DependenciesOptions<Tx> {
-  readonly database: Database<Tx>;
-  /**
-   * Schema that holds Waybill's tables.
-   * @default "waybill"
-   */
-  readonly schema?: string | undefined;
-  /**
-   * Who opens and closes breakers, as written to the audit log; at most 255 characters.
-   * @default "api"
-   */
-  readonly actor?: string | undefined;
-}
+export type DependenciesOptions<Tx> = OperatorOptions<Tx>;
 
 /** Which changes of a breaker to read. */
 export interface DependencyHistoryOptions<Tx> {
@@ -52,14 +40,8 @@ export interface DependencyHistoryOptions<Tx> {
   readonly tx?: Tx | undefined;
 }
 
-/** Options of opening and closing a breaker. */
-export interface BreakerActOptions<Tx> {
-  /** Shown with the breaker, and written to its history and the audit log; at most 1,000 characters. */
-  readonly reason?: string | undefined;
-  /** Who acts; the actor of `createDependencies` where it is left out. */
-  readonly actor?: string | undefined;
-  readonly tx?: Tx | undefined;
-}
+/** Options of opening and closing a breaker. The reason is shown with it and stands in its history. */
+export type BreakerActOptions<Tx> = OperatorActOptions<Tx>;
 
 /** What {@link createDependencies} makes. */
 export interface Dependencies<Tx> {
@@ -89,7 +71,6 @@ export interface Dependencies<Tx> {
   close(name: string, act?: BreakerActOptions<Tx>): Promise<DependencyRecord>;
 }
 
-const anything: OptionRule = () => true;
 const limitDefault = 50;
 const eventIdMax = "9223372036854775807";
 
@@ -106,14 +87,7 @@ const eventIdRule: OptionRule = (value) =>
  * await dependencies.open("payments-api", { reason: "their maintenance until 18:00" });
  */
 export function createDependencies<Tx>(options: DependenciesOptions<Tx>): Dependencies<Tx> {
-  checkOptions("createDependencies", options, {
-    database: databaseRule,
-    schema: anything,
-    actor: optional(textRule(255)),
-  });
-  const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
-  const statements = statementsFor(schema);
-  const within = transactionsOf(database, schema);
+  const { statements, within, actor: defaultActor } = operatorOf("createDependencies", options);
 
   const read = async (run: RunStatement, name = ""): Promise<readonly DependencyRecord[]> => {
     const rows = await run(statements.list_dependencies, [name]);
@@ -144,14 +118,11 @@ export function createDependencies<Tx>(options: DependenciesOptions<Tx>): Depend
   const act = async (
     verb: "open" | "close",
     name: string,
-    { reason, actor, tx, ...unknown }: BreakerActOptions<Tx>,
+    given: BreakerActOptions<Tx>,
   ): Promise<DependencyRecord> => {
     const subject = `dependencies.${verb}`;
-    checkOptions(
-      subject,
-      { name, reason, actor, ...unknown },
-      { name: textRule(128), reason: optional(textRule(1_000)), actor: optional(textRule(255)) },
-    );
+    checkOptions(subject, { name, ...given }, { name: textRule(128), ...actOptionRules });
+    const { reason, actor, tx } = given;
     const statement = verb === "open" ? statements.open_dependency : statements.close_dependency;
     return within(tx, async (run) => {
       await run(statement, [name, actor ?? defaultActor, reason ?? ""]);

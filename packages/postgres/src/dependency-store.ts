@@ -3,7 +3,7 @@
 import type { DependencyDefinition, FailureClass } from "@waybill/core";
 import type { BreakerState } from "./dependency-record.ts";
 import type { SqlConnection } from "./executor.ts";
-import { runner } from "./run-statement.ts";
+import { runner, type StoreOptions } from "./run-statement.ts";
 import { statementsFor } from "./statements.ts";
 
 /** Finished attempts of one dependency that ended the same way. */
@@ -38,17 +38,6 @@ export interface DependencyStore {
   step(epoch: string): Promise<readonly BreakerView[]>;
 }
 
-/** Options of {@link createDependencyStore}. */
-export interface DependencyStoreOptions {
-  /** @default "waybill" */
-  readonly schema?: string | undefined;
-  /**
-   * Named prepared statements; not behind a transaction pooler.
-   * @default true
-   */
-  readonly prepare?: boolean | undefined;
-}
-
 /**
  * The statements about dependencies on a connection of the worker or the relay. Errors of the driver
  * pass through.
@@ -57,10 +46,10 @@ export interface DependencyStoreOptions {
  */
 export function createDependencyStore(
   connection: SqlConnection,
-  { schema, prepare = true }: DependencyStoreOptions = {},
+  options: StoreOptions = {},
 ): DependencyStore {
-  const sql = statementsFor(schema);
-  const run = runner(connection, prepare);
+  const sql = statementsFor(options.schema);
+  const run = runner(connection, options);
   return {
     async declare(definitions) {
       const values = definitions.map(({ name, settings }) => ({ name, settings }));

@@ -98,9 +98,13 @@ const shortBytesMax = 255;
 /** Largest table of headers, in bytes; the rest of RabbitMQ's frame is for Waybill's own. */
 export const headersBytesMax = 49_152;
 /** Longest delay, in milliseconds: 3650 days. */
-const delayMsMax = 315_360_000_000;
+export const delayMsMax = 315_360_000_000;
 /** PostgreSQL reads ISO dates with years of four digits. */
 const instantMax = Date.UTC(9_999, 11, 31);
+
+/** True for a date that PostgreSQL takes, and that is not before 1970. */
+export const isInstant = (value: unknown): boolean =>
+  value instanceof Date && value.getTime() >= 0 && value.getTime() <= instantMax;
 
 const bytes = (text: string): number => Buffer.byteLength(text, "utf8");
 
@@ -181,7 +185,7 @@ const integer = (min: number, max: number): Rule => ({
 });
 
 const instant: Rule = {
-  holds: (value) => value instanceof Date && value.getTime() >= 0 && value.getTime() <= instantMax,
+  holds: isInstant,
   message: "must be a valid Date between 1970 and 9999",
 };
 

@@ -5,7 +5,8 @@
 
 import type { QueueSettings } from "@waybill/core";
 import type { SqlConnection } from "./executor.ts";
-import { type Statement, statementsFor } from "./statements.ts";
+import { runner, type StoreOptions } from "./run-statement.ts";
+import { statementsFor } from "./statements.ts";
 
 /** What holds for one queue. */
 export interface QueueFlow {
@@ -13,7 +14,7 @@ export interface QueueFlow {
   readonly governed: boolean;
   readonly settings: QueueSettings;
   readonly paused: boolean;
-  /** Milliseconds until its tap opens; null: it is open. */
+  /** Milliseconds until its tap is open; null, 0 or less: it is. */
   readonly closedMs: number | null;
 }
 
@@ -49,8 +50,6 @@ export interface WorkerShare {
 export interface FlowReading {
   /** A bigint as text. */
   readonly revision: string;
-  /** Identity of the schema: slots of another one are not ours to free. */
-  readonly flowId: string;
   /** Undefined: the revision is the one that was known. */
   readonly news: FlowNews | undefined;
   /** Milliseconds since the last term of a relay ended; below 0 while one leads, null: none ever did. */
@@ -104,26 +103,10 @@ export interface FlowStore {
     epoch: string,
     missingBefore: readonly string[],
   ): Promise<{ readonly changed: number; readonly missing: readonly string[] }>;
-  /** What the living workers of each queue can run at a time. */
-  capacity(): Promise<
-    readonly { readonly queue: string; readonly workers: number; readonly capacity: number }[]
-  >;
-}
-
-/** Options of {@link createFlowStore}. */
-export interface FlowStoreOptions {
-  /** @default "waybill" */
-  readonly schema?: string | undefined;
-  /**
-   * Named prepared statements; not behind a transaction pooler.
-   * @default true
-   */
-  readonly prepare?: boolean | undefined;
 }
 
 interface FlowRow {
   readonly revision: string;
-  readonly flow: string;
   readonly news: string | null;
   readonly relay: string | null;
   readonly shares: string;
@@ -134,19 +117,12 @@ interface FlowRow {
  *
  * @throws NameError for a schema outside the rules of names
  */
-export function createFlowStore(
-  connection: SqlConnection,
-  options: FlowStoreOptions = {},
-): FlowStore {
+export function createFlowStore(connection: SqlConnection, options: StoreOptions = {}): FlowStore {
   const sql = statementsFor(options.schema);
-  const prepare = options.prepare ?? true;
-  const run = async <T>({ name, text }: Statement, values: unknown[]): Promise<readonly T[]> => {
-    const { rows } = await connection.query(prepare ? { name, text, values } : { text, values });
-    return rows as readonly T[];
-  };
+  const run = runner(connection, options);
   return {
     async read(worker, revision, queues) {
-      const [row] = await run<FlowRow>(sql.read_flow, [
+      const { first: row } = await run<FlowRow>(sql.read_flow, [
         worker ?? null,
         revision,
         JSON.stringify(queues),
@@ -154,14 +130,13 @@ export function createFlowStore(
       if (row === undefined) throw new Error("The table waybill.flow has lost its row.");
       return {
         revision: row.revision,
-        flowId: row.flow,
         news: row.news === null ? undefined : (JSON.parse(row.news) as FlowNews),
         relayIdleMs: row.relay === null ? null : Number(row.relay),
         shares: JSON.parse(row.shares) as readonly WorkerShare[],
       };
     },
     async declared(queues) {
-      const rows = await run<{ name: string; declared: string }>(sql.read_declared, [
+      const { rows } = await run<{ name: string; declared: string }>(sql.read_declared, [
         JSON.stringify(queues),
       ]);
       return new Map(
@@ -169,14 +144,16 @@ export function createFlowStore(
       );
     },
     declare: async (queue, settings, read) =>
-      (await run(sql.declare_queue, [queue, JSON.stringify(settings), JSON.stringify(read)]))
+      (await run(sql.declare_queue, [queue, JSON.stringify(settings), JSON.stringify(read)])).rows
         .length > 0,
     async join(worker, queues) {
       await run(sql.join_queues, [worker, JSON.stringify(queues)]);
     },
-    hold: (worker, uses) => run(sql.hold_shares, [worker, JSON.stringify(uses)]),
+    hold: async (worker, uses) =>
+      (await run<WorkerShare & { free: boolean }>(sql.hold_shares, [worker, JSON.stringify(uses)]))
+        .rows,
     async grant(epoch, missingBefore) {
-      const [row] = await run<{ changed: number; missing: string }>(sql.grant_shares, [
+      const { first: row } = await run<{ changed: number; missing: string }>(sql.grant_shares, [
         epoch,
         JSON.stringify(missingBefore),
       ]);
@@ -185,6 +162,5 @@ export function createFlowStore(
         missing: JSON.parse(row?.missing ?? "[]") as readonly string[],
       };
     },
-    capacity: () => run(sql.read_capacity, []),
   };
 }

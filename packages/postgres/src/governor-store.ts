@@ -1,30 +1,15 @@
 /** What the relay's governor reads and writes: slots, backlog, settings. */
 
-import type { QueueSettings } from "@waybill/core";
+import type { BreakerState } from "./dependency-record.ts";
 import type { SqlConnection } from "./executor.ts";
+import type { FlowGate, QueueFlow } from "./flow-store.ts";
 import type { OutboxRow } from "./relay-records.ts";
-import type { RelayStoreOptions } from "./relay-store.ts";
-import { runner } from "./run-statement.ts";
+import { runner, type StoreOptions } from "./run-statement.ts";
 import { statementsFor } from "./statements.ts";
 
-/** A queue that something is said of. */
-export interface GovernedQueue {
-  readonly name: string;
-  readonly settings: QueueSettings;
-  readonly governed: boolean;
-  readonly paused: boolean;
-  /** Milliseconds until its tap is open; null, 0 or less: it is. */
-  readonly closedMs: number | null;
-}
-
 /** What is said of one type or key of a queue. */
-export interface GateRecord {
-  readonly queue: string;
-  readonly kind: "type" | "key";
-  readonly name: string;
+export interface GateRecord extends FlowGate {
   readonly tier: string | null;
-  readonly paused: boolean;
-  readonly closedMs: number | null;
 }
 
 /** Settings of all queues, as of one revision. */
@@ -33,9 +18,9 @@ export interface Governance {
   /** Identity of the schema. */
   readonly flow: string;
   readonly snapshot: string;
-  readonly queues: readonly GovernedQueue[];
+  readonly queues: readonly QueueFlow[];
   readonly gates: readonly GateRecord[];
-  readonly dependencies: Readonly<Record<string, "closed" | "open" | "half_open">>;
+  readonly dependencies: Readonly<Record<string, BreakerState>>;
 }
 
 /** A row of the backlog. */
@@ -105,6 +90,14 @@ export interface RoundResult {
   readonly rows: readonly OutboxRow[];
 }
 
+/** What the living workers of a queue can run. */
+export interface QueueCapacity {
+  readonly queue: string;
+  readonly workers: number;
+  /** Jobs at a time, at most. */
+  readonly capacity: number;
+}
+
 /** See {@link createGovernorStore}. */
 export interface GovernorStore {
   governance(): Promise<Governance>;
@@ -127,8 +120,8 @@ export interface GovernorStore {
   unclaimedSlots(): Promise<readonly OutboxRow[]>;
   /** Gives back slots of jobs that have ended; how many. */
   healSlots(): Promise<number>;
-  /** Jobs that the living workers of each queue run at a time, at most. */
-  capacity(): Promise<readonly { readonly queue: string; readonly capacity: number }[]>;
+  /** What the living workers of each queue can run; those that drain do not count. */
+  capacity(): Promise<readonly QueueCapacity[]>;
 }
 
 type RoundRow = OutboxRow & { readonly held: boolean | null; readonly current: boolean | null };
@@ -140,10 +133,10 @@ type RoundRow = OutboxRow & { readonly held: boolean | null; readonly current: b
  */
 export function createGovernorStore(
   connection: SqlConnection,
-  options: RelayStoreOptions = {},
+  options: StoreOptions = {},
 ): GovernorStore {
   const sql = statementsFor(options.schema);
-  const run = runner(connection, options.prepare ?? true);
+  const run = runner(connection, options);
   return {
     async governance() {
       const { first } = await run<
@@ -191,7 +184,7 @@ export function createGovernorStore(
       const { rows } = await run<{ slots: number }>(sql.heal_slots);
       return rows.reduce((sum, { slots }) => sum + slots, 0);
     },
-    capacity: async () => (await run<{ queue: string; capacity: number }>(sql.read_capacity)).rows,
+    capacity: async () => (await run<QueueCapacity>(sql.read_capacity)).rows,
   };
 }
 

@@ -12,6 +12,7 @@ import {
   ownedColumns,
   parkColumns,
 } from "./inbox-columns.ts";
+import { runner, type StoreOptions } from "./run-statement.ts";
 import { type Statement, type Statements, statementsFor } from "./statements.ts";
 
 /** Names one job of one queue or subscription. */
@@ -172,17 +173,6 @@ export interface InboxStore {
   retire(workerId: string): Promise<void>;
 }
 
-/** Options of {@link createInboxStore}. */
-export interface InboxStoreOptions {
-  /** @default "waybill" */
-  readonly schema?: string | undefined;
-  /**
-   * Named prepared statements; not behind a transaction pooler.
-   * @default true
-   */
-  readonly prepare?: boolean | undefined;
-}
-
 /**
  * The inbox over one of Waybill's own connections. Errors of the driver pass through.
  *
@@ -190,15 +180,12 @@ export interface InboxStoreOptions {
  */
 export function createInboxStore(
   connection: SqlConnection,
-  options: InboxStoreOptions = {},
+  options: StoreOptions = {},
 ): InboxStore {
   const statements: Statements = statementsFor(options.schema);
-  const prepare = options.prepare ?? true;
-  const run = async <T>(statement: Statement, values: unknown[]): Promise<readonly T[]> => {
-    const { name, text } = statement;
-    const { rows } = await connection.query(prepare ? { name, text, values } : { text, values });
-    return rows as readonly T[];
-  };
+  const send = runner(connection, options);
+  const run = async <T>(statement: Statement, values: readonly unknown[]): Promise<readonly T[]> =>
+    (await send<T>(statement, values)).rows;
   return {
     claim: (owner, requests) =>
       run<ClaimedRow>(statements.claim_deliveries, [

@@ -57,7 +57,6 @@ export {
   type BreakerView,
   createDependencyStore,
   type DependencyStore,
-  type DependencyStoreOptions,
   type OutcomeReport,
 } from "./dependency-store.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
@@ -69,7 +68,6 @@ export {
   type FlowNews,
   type FlowReading,
   type FlowStore,
-  type FlowStoreOptions,
   type QueueFlow,
   type FlowGate,
   type WorkerShare,
@@ -135,7 +133,7 @@ export {
   type GateRecord,
   type Governance,
   type GovernorStore,
-  type GovernedQueue,
+  type QueueCapacity,
   type ReadJob,
   type Round,
   type RoundResult,
@@ -151,7 +149,6 @@ export {
   type FailureRecord,
   type IdleDelivery,
   type InboxStore,
-  type InboxStoreOptions,
   type JobFence,
   type JobOutcome,
   type JobRef,
@@ -179,7 +176,9 @@ export type {
   TierAssignment,
 } from "./queues-options.ts";
 export { rateWords, settingWords } from "./queue-words.ts";
-export { createRelayStore, type RelayStoreOptions } from "./relay-store.ts";
+export { createRelayStore } from "./relay-store.ts";
+export type { OperatorActOptions, OperatorOptions } from "./operator.ts";
+export type { StoreOptions } from "./run-statement.ts";
 export type {
   CursorRecord,
   OutboxPage,

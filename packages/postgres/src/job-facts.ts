@@ -1,6 +1,7 @@
 /** What decides when a job goes, as explain_job.sql reads it in one snapshot. */
 
 import type { QueueSettings } from "@waybill/core";
+import type { BreakerState } from "./dependency-record.ts";
 import { type JobSummary, jobSummaryOf } from "./job-record.ts";
 import { instant, integer, integerOrNull, type JsonRow, knownInstant, text } from "./json-row.ts";
 import { type QueueStop, stopOf } from "./queue-report.ts";
@@ -22,7 +23,7 @@ export interface HeadFacts {
 /** A breaker that the job depends on. */
 export interface BreakerFacts {
   readonly name: string;
-  readonly state: "closed" | "open" | "half_open";
+  readonly state: BreakerState;
   readonly manual: boolean;
   readonly reason: string | null;
   readonly probeAt: Date | null;
@@ -101,7 +102,7 @@ const headOf = (row: JsonRow): HeadFacts => ({
 
 const breakerOf = (row: JsonRow): BreakerFacts => ({
   name: String(row["name"]),
-  state: row["state"] as BreakerFacts["state"],
+  state: row["state"] as BreakerState,
   manual: row["manual"] === true,
   reason: text(row["reason"]),
   probeAt: instant(row["probe_at"]),

@@ -1,6 +1,6 @@
 /** What can hold a job that waits in its queue: pauses, taps, breakers, order, limits, rates. */
 
-import { bucketOf, type KeyLimits, type RateLimit } from "@waybill/core";
+import { bucketOf, keyLimitsOf, type RateLimit } from "@waybill/core";
 import type { BreakerFacts, HeadFacts, JobFacts } from "./job-facts.ts";
 import type { QueueStop } from "./queue-report.ts";
 import { rateWords } from "./queue-words.ts";
@@ -107,19 +107,9 @@ export function orderGates({ job, head, governed }: JobFacts, isWaiting: boolean
   return [{ gate: "order", holds: isWaiting, detail }];
 }
 
-/** What holds for the job's key: that of its tier, else that of all keys. */
-function keyLimitsOf({ settings, tier, key }: JobFacts): KeyLimits {
-  if (key === "") return {};
-  const ofTier = tier === null ? undefined : settings.keys?.tiers?.[tier];
-  return {
-    concurrency: ofTier?.concurrency ?? settings.keys?.concurrency,
-    rate: ofTier?.rate ?? settings.keys?.rate,
-  };
-}
-
 /** Limits of queue, type and key. */
 export function limitGates(facts: JobFacts, isWaiting: boolean): JobGate[] {
-  const { settings, job, key, used, governed, workers } = facts;
+  const { settings, job, key, tier, used, governed, workers } = facts;
   const limit = (gate: GateName, what: string, inUse: number, max: number | undefined): JobGate[] =>
     max === undefined
       ? []
@@ -135,13 +125,13 @@ export function limitGates(facts: JobFacts, isWaiting: boolean): JobGate[] {
           ),
         ]),
     ...limit("type_limit", `type ${job.type}`, used.type, settings.types?.[job.type]?.concurrency),
-    ...limit("key_limit", `key ${key}`, used.key, keyLimitsOf(facts).concurrency),
+    ...limit("key_limit", `key ${key}`, used.key, keyLimitsOf(settings, key, tier).concurrency),
   ];
 }
 
 /** The rates of queue, type and key; `isNext` where nothing else holds it in the backlog. */
 export function rateGates(facts: JobFacts, isNext: boolean): JobGate[] {
-  const { settings, job, key, backlog } = facts;
+  const { settings, job, key, tier, backlog } = facts;
   const rate = (what: string, limit: RateLimit | undefined): JobGate[] => {
     if (limit === undefined) return [];
     const waitMs = Math.ceil(((backlog?.ahead ?? 0) + 1) / bucketOf(limit).perMs);
@@ -154,6 +144,6 @@ export function rateGates(facts: JobFacts, isNext: boolean): JobGate[] {
   return [
     ...rate(`queue ${job.queue}`, settings.rate),
     ...rate(`type ${job.type}`, settings.types?.[job.type]?.rate),
-    ...rate(`key ${key}`, keyLimitsOf(facts).rate),
+    ...rate(`key ${key}`, keyLimitsOf(settings, key, tier).rate),
   ];
 }

@@ -6,23 +6,12 @@ import type {
   OutputOf,
   StandardSchema,
 } from "@waybill/core";
-import type { Database } from "./executor.ts";
 import type { JobListener } from "./job-listener.ts";
 import type { DeadLetterRecord, JobSummary } from "./job-record.ts";
+import type { OperatorActOptions, OperatorOptions } from "./operator.ts";
 
 /** Options of `createJobs`. */
-export interface JobsOptions<Tx> {
-  readonly database: Database<Tx>;
-  /**
-   * Schema that holds Waybill's tables.
-   * @default "waybill"
-   */
-  readonly schema?: string | undefined;
-  /**
-   * Who acts, as written to the audit log; at most 255 characters.
-   * @default "api"
-   */
-  readonly actor?: string | undefined;
+export interface JobsOptions<Tx> extends OperatorOptions<Tx> {
   /**
    * Hears of changes of watched jobs: `pgListener` or `postgresJsListener`. Without one `jobs.watch`
    * and `jobs.result` look at the database twice a second.
@@ -44,12 +33,7 @@ export interface JobSelector<Tx> {
 }
 
 /** Options of an act on a job. */
-export interface ActOptions<Tx> extends JobSelector<Tx> {
-  /** Written to the audit log; at most 1,000 characters. */
-  readonly reason?: string | undefined;
-  /** Who acts; the actor of `createJobs` where it is left out. */
-  readonly actor?: string | undefined;
-}
+export interface ActOptions<Tx> extends JobSelector<Tx>, OperatorActOptions<Tx> {}
 
 /** Options of `jobs.watch`. */
 export interface WatchOptions {

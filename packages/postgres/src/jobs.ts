@@ -18,7 +18,6 @@ import {
   actRules,
   anything,
   checkOptions,
-  databaseRule,
   integerRule,
   optional,
   type OptionRule,
@@ -45,9 +44,9 @@ import type {
   JobSelector,
   JobsOptions,
 } from "./jobs-options.ts";
+import { operatorOf } from "./operator.ts";
 import { decodeCursor, encodeCursor } from "./page-cursor.ts";
-import { defaultSchema, statementsFor } from "./statements.ts";
-import { type RunStatement, transactionsOf } from "./transactions.ts";
+import type { RunStatement } from "./transactions.ts";
 import { createWaitingActs, type WaitingActs } from "./waiting-acts.ts";
 
 /** What {@link createJobs} makes. */
@@ -134,17 +133,12 @@ const jsonOf = (row: Row | undefined, column: string): JsonRow =>
  * @throws ConfigError for options that are unknown or out of bounds, NameError for the schema
  */
 export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
-  checkOptions("createJobs", options, {
-    database: databaseRule,
-    schema: anything,
-    actor: optional(textRule(255)),
+  const operator = operatorOf("createJobs", options, {
     listener: optional(listenerRule),
     logger: anything,
   });
-  const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
-  const statements = statementsFor(schema);
-
-  const within = transactionsOf(database, schema);
+  const { statements, within, schema, actor: defaultActor } = operator;
+  const { listener, logger } = options;
 
   const find = async (
     run: RunStatement,
@@ -185,8 +179,8 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
     ...createJobWatching({
       inTransaction: (work) => within(undefined, work),
       schema,
-      listener: options.listener,
-      logger: options.logger,
+      listener,
+      logger,
     }),
 
     ...createJobExplaining({ within, find, statements }),

@@ -1,30 +1,11 @@
-import type { Database } from "./executor.ts";
+import type { OperatorActOptions, OperatorOptions } from "./operator.ts";
 import type { QueueOverrides } from "./queue-report.ts";
 
 /** Options of `createQueues`. */
-export interface QueuesOptions<Tx> {
-  readonly database: Database<Tx>;
-  /**
-   * Schema that holds Waybill's tables.
-   * @default "waybill"
-   */
-  readonly schema?: string | undefined;
-  /**
-   * Who changes queues, as written to the audit log; at most 255 characters.
-   * @default "api"
-   */
-  readonly actor?: string | undefined;
-}
+export type QueuesOptions<Tx> = OperatorOptions<Tx>;
 
 /** Options of an act on a queue. */
-export interface QueueActOptions<Tx> {
-  /** Written to the audit log; at most 1,000 characters. */
-  readonly reason?: string | undefined;
-  /** Who acts; the actor of `createQueues` where it is left out. */
-  readonly actor?: string | undefined;
-  /** Runs in this transaction of the application; in one of its own where it is left out. */
-  readonly tx?: Tx | undefined;
-}
+export type QueueActOptions<Tx> = OperatorActOptions<Tx>;
 
 /** What is paused or resumed: a queue, or one job type or concurrency key of it. */
 export interface QueueTarget {

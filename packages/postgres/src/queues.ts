@@ -7,8 +7,9 @@
  */
 
 import { checkKey, checkQueueName, ConfigError, type QueueSettings } from "@waybill/core";
-import { anything, checkOptions, databaseRule, optional, textRule } from "./check-options.ts";
+import { actOptionRules, anything, checkOptions, optional, textRule } from "./check-options.ts";
 import type { JsonRow } from "./json-row.ts";
+import { operatorOf } from "./operator.ts";
 import { effectiveOf, overridesAfter } from "./queue-change.ts";
 import {
   inOrder,
@@ -26,8 +27,7 @@ import type {
   QueueTarget,
   TierAssignment,
 } from "./queues-options.ts";
-import { defaultSchema, statementsFor } from "./statements.ts";
-import { type RunStatement, transactionsOf } from "./transactions.ts";
+import type { RunStatement } from "./transactions.ts";
 
 /** What {@link createQueues} makes. */
 export interface Queues<Tx> {
@@ -85,11 +85,6 @@ export interface Queues<Tx> {
   setTier(assignment: TierAssignment, act?: QueueActOptions<Tx>): Promise<void>;
 }
 
-const actRules = {
-  reason: optional(textRule(1_000)),
-  actor: optional(textRule(255)),
-  tx: anything,
-};
 /** Rounds of reading and writing settings that others change at the same time. */
 const roundsMax = 20;
 
@@ -111,14 +106,7 @@ function checkTarget(subject: string, target: QueueTarget): void {
  * @throws ConfigError for options that are unknown or out of bounds, NameError for the schema
  */
 export function createQueues<Tx>(options: QueuesOptions<Tx>): Queues<Tx> {
-  checkOptions("createQueues", options, {
-    database: databaseRule,
-    schema: anything,
-    actor: optional(textRule(255)),
-  });
-  const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
-  const statements = statementsFor(schema);
-  const within = transactionsOf(database, schema);
+  const { statements, within, actor: defaultActor } = operatorOf("createQueues", options);
 
   const read = async (run: RunStatement, name: string): Promise<readonly QueueSummary[]> => {
     const rows = await run(statements.list_queues, [name]);
@@ -149,7 +137,7 @@ export function createQueues<Tx>(options: QueuesOptions<Tx>): Queues<Tx> {
     ) => QueueOverrides,
   ): Promise<QueueSettings> => {
     checkQueueName(name);
-    checkOptions(subject, act, actRules);
+    checkOptions(subject, act, actOptionRules);
     return within(act.tx, async (run) => {
       for (let round = 0; round < roundsMax; round += 1) {
         const found = await settingsOf(run, name);
@@ -181,7 +169,7 @@ export function createQueues<Tx>(options: QueuesOptions<Tx>): Queues<Tx> {
     act: QueueActOptions<Tx>,
   ): Promise<boolean> => {
     checkTarget(`queues.${verb}`, target);
-    checkOptions(`queues.${verb}`, act, actRules);
+    checkOptions(`queues.${verb}`, act, actOptionRules);
     const { queue, type, key } = target;
     const who = [act.actor ?? defaultActor, act.reason ?? ""];
     const gate = type ?? key;
@@ -249,7 +237,7 @@ export function createQueues<Tx>(options: QueuesOptions<Tx>): Queues<Tx> {
         key: anything,
         tier: (value) => value === null || textRule(63)(value),
       });
-      checkOptions(subject, act, actRules);
+      checkOptions(subject, act, actOptionRules);
       const { queue, key, tier } = assignment;
       checkQueueName(queue);
       checkKey("concurrency key", key);

@@ -15,19 +15,8 @@ import type {
   RelayStore,
   StoredCursor,
 } from "./relay-records.ts";
-import { type Run, runner } from "./run-statement.ts";
+import { type Run, runner, type StoreOptions } from "./run-statement.ts";
 import { type Statement, type Statements, statementsFor } from "./statements.ts";
-
-/** Options of {@link createRelayStore}. */
-export interface RelayStoreOptions {
-  /** @default "waybill" */
-  readonly schema?: string | undefined;
-  /**
-   * Named prepared statements; not behind a transaction pooler.
-   * @default true
-   */
-  readonly prepare?: boolean | undefined;
-}
 
 interface PageMeta {
   readonly snapshot: string | null;
@@ -213,10 +202,10 @@ function partitionStatements(
  */
 export function createRelayStore(
   connection: SqlConnection,
-  options: RelayStoreOptions = {},
+  options: StoreOptions = {},
 ): RelayStore {
   const sql = statementsFor(options.schema);
-  const run = runner(connection, options.prepare ?? true);
+  const run = runner(connection, options);
   const prunes: Readonly<Record<Prunable, Statement>> = {
     failures: sql.prune_failures,
     results: sql.prune_results,

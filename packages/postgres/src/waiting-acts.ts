@@ -27,6 +27,7 @@ import {
   optional,
   type OptionRule,
 } from "./check-options.ts";
+import { delayMsMax, isInstant } from "./enqueue-options.ts";
 import type { JobRecord } from "./job-record.ts";
 import { checkDefinition } from "./job-result.ts";
 import type { ActOptions } from "./jobs-options.ts";
@@ -110,14 +111,7 @@ export interface WaitingActsOptions<Tx> {
   readonly actor: string;
 }
 
-/** Longest delay, in milliseconds: 3650 days. */
-const delayMsMax = 315_360_000_000;
-/** PostgreSQL reads ISO dates with years of four digits. */
-const instantMax = Date.UTC(9_999, 11, 31);
-
-const runAtRule: OptionRule = (value) =>
-  (value instanceof Date && value.getTime() >= 0 && value.getTime() <= instantMax) ||
-  "must be a Date from 1970 to 9999";
+const runAtRule: OptionRule = (value) => isInstant(value) || "must be a Date from 1970 to 9999";
 
 /** Why a job cannot be changed, and what can be done instead. */
 function adviceFor({ state, relayed, waitingFor, version }: JobRecord, wanted?: number): string {

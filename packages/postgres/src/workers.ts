@@ -6,33 +6,21 @@
 
 import { ConfigError } from "@waybill/core";
 import {
+  actOptionRules,
+  anything,
   booleanRule,
   checkOptions,
-  databaseRule,
   optional,
   type OptionRule,
   textRule,
 } from "./check-options.ts";
-import type { Database } from "./executor.ts";
 import type { JsonRow } from "./json-row.ts";
-import { defaultSchema, statementsFor } from "./statements.ts";
-import { type RunStatement, transactionsOf } from "./transactions.ts";
+import { type OperatorActOptions, operatorOf, type OperatorOptions } from "./operator.ts";
+import type { RunStatement } from "./transactions.ts";
 import { type StopRequest, type WorkerRecord, workerRecordOf } from "./worker-record.ts";
 
 /** Options of `createWorkers`. */
-export interface WorkersOptions<Tx> {
-  readonly database: Database<Tx>;
-  /**
-   * Schema that holds Waybill's tables.
-   * @default "waybill"
-   */
-  readonly schema?: string | undefined;
-  /**
-   * Who asks workers to stop, as written to the audit log; at most 255 characters.
-   * @default "api"
-   */
-  readonly actor?: string | undefined;
-}
+export type WorkersOptions<Tx> = OperatorOptions<Tx>;
 
 /** Which workers to list. */
 export interface WorkerFilter<Tx> {
@@ -61,13 +49,7 @@ export interface WorkerSelector {
 }
 
 /** Options of an act on workers. */
-export interface StopOptions<Tx> {
-  /** Written to the audit log; at most 1,000 characters. */
-  readonly reason?: string | undefined;
-  /** Who asks; the actor of `createWorkers` where it is left out. */
-  readonly actor?: string | undefined;
-  readonly tx?: Tx | undefined;
-}
+export type StopOptions<Tx> = OperatorActOptions<Tx>;
 
 /** What {@link createWorkers} makes. */
 export interface Workers<Tx> {
@@ -96,7 +78,6 @@ export interface Workers<Tx> {
   restart(selector: WorkerSelector, act?: StopOptions<Tx>): Promise<readonly WorkerRecord[]>;
 }
 
-const anything: OptionRule = () => true;
 const idPrefix = /^[0-9a-f][0-9a-f-]{7,35}$/;
 
 const namesRule: OptionRule = (value) =>
@@ -172,15 +153,7 @@ function chosenBy(
  * @throws ConfigError for options that are unknown or out of bounds, NameError for the schema
  */
 export function createWorkers<Tx>(options: WorkersOptions<Tx>): Workers<Tx> {
-  checkOptions("createWorkers", options, {
-    database: databaseRule,
-    schema: anything,
-    actor: optional(textRule(255)),
-  });
-  const { database, schema = defaultSchema, actor: defaultActor = "api" } = options;
-  const statements = statementsFor(schema);
-
-  const within = transactionsOf(database, schema);
+  const { statements, within, actor: defaultActor } = operatorOf("createWorkers", options);
 
   const read = async (
     run: RunStatement,
@@ -197,11 +170,7 @@ export function createWorkers<Tx>(options: WorkersOptions<Tx>): Workers<Tx> {
   ): Promise<readonly WorkerRecord[]> => {
     const subject = `workers.${request}`;
     checkSelector(subject, selector);
-    checkOptions(subject, act, {
-      reason: optional(textRule(1_000)),
-      actor: optional(textRule(255)),
-      tx: anything,
-    });
+    checkOptions(subject, act, actOptionRules);
     return within(act.tx, async (run) => {
       const chosen = chosenBy(subject, selector, await read(run));
       const rows = await run(statements.request_stop, [

@@ -88,12 +88,11 @@ export async function readOutbox(options: WindowReaderOptions, signal: AbortSign
     }
     cursor = step.cursor;
     if (found) await destinations.ensure(queuesOf(step.rows));
-    const governed = step.rows.filter((row) => governor.governs(row));
-    if (governed.length === 0) dispatcher.add(step.rows, cursor);
-    else {
-      const others = step.rows.filter((row) => !governor.governs(row));
-      governor.take(governed, dispatcher.add(others, cursor, governed.length));
-    }
+    const governed: OutboxRow[] = [];
+    const others: OutboxRow[] = [];
+    for (const row of step.rows) (governor.governs(row) ? governed : others).push(row);
+    const page = dispatcher.add(others, cursor, governed.length);
+    if (governed.length > 0) governor.take(governed, page);
     if (strict) {
       while (dispatcher.unsettled > 0 && !signal.aborted) {
         await Promise.race([dispatcher.changed(), aborted(signal)]);

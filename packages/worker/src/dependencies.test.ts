@@ -1,6 +1,6 @@
-import { ConfigError, defineDependency, defineQueue } from "@waybill/core";
+import { ConfigError, defineDependency, defineQueue, dependsOnOf } from "@waybill/core";
 import { expect, test } from "vitest";
-import { checkDependencies, dependsOnOf } from "./dependencies.ts";
+import { checkDependencies } from "./dependencies.ts";
 
 const define = defineQueue({
   name: "emails",

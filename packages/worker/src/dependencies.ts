@@ -12,7 +12,6 @@ import {
   type FailureClass,
   type Logger,
   type QueueDefinition,
-  type QueueSettings,
 } from "@waybill/core";
 import { createDependencyStore, type OutcomeReport } from "@waybill/postgres";
 import type { OwnDatabase } from "./own-database.ts";
@@ -64,13 +63,6 @@ export function checkDependencies(
       };
     });
   if (issues.length > 0) throw new ConfigError("createWorker", issues);
-}
-
-/** What a queue's settings say that its jobs of a type depend on. */
-export function dependsOnOf(settings: QueueSettings, type: string): readonly string[] {
-  const { dependsOn = [], types = {} } = settings;
-  const ofType = Object.hasOwn(types, type) ? types[type]?.dependsOn : undefined;
-  return ofType === undefined ? dependsOn : [...dependsOn, ...ofType];
 }
 
 /**

@@ -3,16 +3,16 @@
  * doors, and their limits over all workers give it shares. One loop reads it all.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
-import type { Logger } from "@waybill/core";
+import { dependsOnOf, type Logger } from "@waybill/core";
 import { declareQueues } from "./declared-queues.ts";
-import { declareDependencies, DependencyOutcomes, dependsOnOf } from "./dependencies.ts";
+import { declareDependencies, DependencyOutcomes } from "./dependencies.ts";
 import type { QueueReason } from "./door.ts";
 import { FlowView } from "./flow.ts";
 import type { ResolvedWorkerOptions } from "./options.ts";
 import { databaseErrorKind, type OwnDatabase } from "./own-database.ts";
 import type { Registry } from "./registry.ts";
 import { Shares } from "./shares.ts";
+import { waitForDatabase } from "./start-database.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
 /** Options of {@link FlowControl}. */
@@ -92,9 +92,7 @@ export class FlowControl {
       } catch (err) {
         signal.throwIfAborted();
         if (databaseErrorKind(err) === "data") throw err;
-        logger.warn({ err }, "waiting for the database");
-        const bound = Math.min(5_000, 100 * 2 ** Math.min(failures, 10));
-        await delay(bound / 2 + (random() * bound) / 2, undefined, { signal });
+        await waitForDatabase(err, failures, { logger, random }, signal);
       }
     }
   }

@@ -5,7 +5,7 @@
  * seen last holds.
  */
 
-import type { Envelope, Logger, QueueSettings } from "@waybill/core";
+import { dependsOnOf, type Envelope, type Logger, type QueueSettings } from "@waybill/core";
 import type { FlowReading, FlowStore, WorkerShare } from "@waybill/postgres";
 import { LoopPause } from "./loop-pause.ts";
 
@@ -69,20 +69,12 @@ export class FlowView {
   readonly #startedAt = performance.now();
   #view: View = nothing;
   #revision = "0";
-  #flowId: string | undefined;
   #relayIdleMs: number | null = null;
   #hasComplained = false;
   #loop: Promise<void> | undefined;
-  /** Called after each change of what this view shows, apart from the passing of time. */
-  onChange: (() => void) | undefined;
 
   constructor(options: FlowViewOptions) {
     this.#options = options;
-  }
-
-  /** Identity of the schema, which messages of its governed queues carry; undefined before the first look. */
-  get flowId(): string | undefined {
-    return this.#flowId;
   }
 
   /** True where the queue's jobs need slots: by its settings, or for a pause of one of its types or keys. */
@@ -103,23 +95,19 @@ export class FlowView {
     return (closedUntil.get(queue) ?? 0) > performance.now() ? "queue closed" : undefined;
   }
 
-  /** The first of these dependencies whose breaker is open; undefined: none. */
-  openDependency(names: readonly string[]): string | undefined {
-    return names.find((name) => this.#view.open.has(name));
-  }
-
   /**
    * True where a job that was dispatched must not start now: its type or its key was paused since, or a
    * breaker has opened.
    */
   isHeldBack(queue: string, envelope: Envelope, dependsOn: readonly string[]): boolean {
-    const { shutUntil } = this.#view;
+    const { shutUntil, open } = this.#view;
     const now = performance.now();
     const { type, concurrencyKey: key } = envelope;
+    const needed = [...dependsOn, ...dependsOnOf(this.settings(queue), type)];
     return (
       (shutUntil.get(gateId(queue, "type", type)) ?? 0) > now ||
       (key !== null && (shutUntil.get(gateId(queue, "key", key)) ?? 0) > now) ||
-      this.openDependency([...dependsOn, ...(this.settings(queue).dependsOn ?? [])]) !== undefined
+      needed.some((name) => open.has(name))
     );
   }
 
@@ -167,8 +155,7 @@ export class FlowView {
     }
   }
 
-  #accept({ revision, flowId, news, relayIdleMs }: FlowReading): void {
-    this.#flowId = flowId;
+  #accept({ revision, news, relayIdleMs }: FlowReading): void {
     this.#relayIdleMs = relayIdleMs;
     if (news !== undefined) {
       const now = performance.now();
@@ -191,7 +178,6 @@ export class FlowView {
       };
       // Last: a view that could not be made is asked for again.
       this.#revision = revision;
-      this.onChange?.();
     }
     this.#missRelay();
   }

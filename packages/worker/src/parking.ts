@@ -91,35 +91,30 @@ export class Parking {
 
   /** Puts a message aside that another producer wants to run at a later time. Never rejects. */
   async delay(incoming: Incoming, fireAt: Date): Promise<void> {
+    await this.#putAside(incoming, "delay", "asked for by the message", fireAt);
+  }
+
+  /** Sends a message that came to a governed queue without a slot to the backlog. Never rejects. */
+  async toBacklog(incoming: Incoming): Promise<void> {
+    await this.#putAside(incoming, "ungoverned", "came without a slot, goes to the backlog", null);
+  }
+
+  async #putAside(
+    incoming: Incoming,
+    reason: "delay" | "ungoverned",
+    detail: string,
+    fireAt: Date | null,
+  ): Promise<void> {
     try {
       await this.#options.settlements.park({
         envelope: incoming.envelope,
-        reason: "delay",
-        detail: "asked for by the message",
+        reason,
+        detail,
         owner: null,
         delayMs: 0,
         windowMs: null,
         parkedAt: null,
         fireAt,
-      });
-      incoming.delivery.ack();
-    } catch (err) {
-      this.#giveBack(incoming, err);
-    }
-  }
-
-  /** Sends a message that came to a governed queue without a slot to the backlog. Never rejects. */
-  async toBacklog(incoming: Incoming): Promise<void> {
-    try {
-      await this.#options.settlements.park({
-        envelope: incoming.envelope,
-        reason: "ungoverned",
-        detail: "came without a slot, goes to the backlog",
-        owner: null,
-        delayMs: 0,
-        windowMs: null,
-        parkedAt: null,
-        fireAt: null,
       });
       incoming.delivery.ack();
     } catch (err) {

@@ -29,6 +29,23 @@ async function tryOpen(options: OwnDatabaseOptions): Promise<OwnDatabase> {
 }
 
 /**
+ * Says that the database is waited for, and waits: longer after each failure, up to 5 seconds, half of it by
+ * chance.
+ *
+ * @throws the signal's reason
+ */
+export async function waitForDatabase(
+  err: unknown,
+  failures: number,
+  { logger, random }: { readonly logger: Logger; readonly random: () => number },
+  signal: AbortSignal,
+): Promise<void> {
+  logger.warn({ err }, "waiting for the database");
+  const bound = Math.min(5_000, 100 * 2 ** Math.min(failures, 10));
+  await delay(bound / 2 + (random() * bound) / 2, undefined, { signal });
+}
+
+/**
  * Opens the worker's database, waiting for it as long as waiting can help.
  *
  * @throws SchemaVersionError for a schema of another version; DatabaseUnavailableError for a refused
@@ -47,9 +64,7 @@ export async function startDatabase(
       const err = explained(error, options.schema);
       const isFinal = err instanceof SchemaVersionError || needsOperator(error);
       if (isFinal || !isTransient(error)) throw err;
-      options.logger.warn({ err }, "waiting for the database");
-      const bound = Math.min(5_000, 100 * 2 ** Math.min(failures, 10));
-      await delay(bound / 2 + (random() * bound) / 2, undefined, { signal });
+      await waitForDatabase(err, failures, { logger: options.logger, random }, signal);
     }
   }
 }

@@ -38,7 +38,7 @@ export interface Verdict {
   readonly firstWaitMs: Readonly<Record<string, number>>;
 }
 
-/** The bar, and what a count of few jobs cannot show any finer. */
+/** What shares may be off their weights, and what a count of few jobs cannot show any finer. */
 const deviationMax = 0.05;
 const deviationJobsMax = 2;
 

@@ -51,7 +51,6 @@ news as (
 )
 select
   f.revision::text as revision,
-  f.id::text as flow,
   (
     select jsonb_build_object('queues', n.queues, 'gates', n.gates, 'open', n.open)::text
     from news as n

@@ -1,7 +1,6 @@
 /** What the scheduler knows of dependencies: which are open, and how many of their jobs are dispatched. */
 
-/** State of a dependency's breaker. */
-export type BreakerState = "closed" | "open" | "half_open";
+import type { BreakerState } from "@waybill/postgres";
 
 /**
  * Milliseconds between the end of a probe and the next one, unless the breaker moves on: the slot of a probe is

@@ -6,7 +6,7 @@
  * every moment; a relay that takes over begins with them.
  */
 
-import type { Logger } from "@waybill/core";
+import { type Logger, waybillHeaders } from "@waybill/core";
 import type { BacklogRow, GovernorStore, OutboxRow, ReadJob, Round } from "@waybill/postgres";
 import { TermLostError } from "../cursor-saver.ts";
 import type { Dispatcher } from "../dispatcher.ts";
@@ -15,7 +15,7 @@ import { isVisible, parseSnapshot, type Snapshot } from "../snapshot.ts";
 import { Cadence } from "./cadence.ts";
 import { FreedReader } from "./freed-reader.ts";
 import { Schedules, waitingJobOf } from "./schedules.ts";
-import { laneIdOf, type WaitingJob } from "./waiting-job.ts";
+import type { WaitingJob } from "./waiting-job.ts";
 
 /** Options of {@link Governor}. */
 export interface GovernorOptions {
@@ -43,7 +43,6 @@ const tidyMs = 5_000;
 const doubtMs = 1_000;
 /** Places of one term: the number of the term comes first, so that later terms continue behind. */
 const placesOfTerm = 2 ** 32;
-const concurrencyKeyHeader = "waybill-concurrency-key";
 
 interface Ref {
   readonly id: string;
@@ -252,7 +251,7 @@ export class Governor {
       id: row.id,
       queue: row.queue ?? "",
       place: this.#place,
-      key: row.headers?.[concurrencyKeyHeader] ?? "",
+      key: row.headers?.[waybillHeaders.concurrencyKey] ?? "",
       orderingKey: row.ordering_key,
       type: row.type,
       priority: row.priority ?? 0,
@@ -270,7 +269,7 @@ export class Governor {
       ({ tx, headers }) =>
         before !== undefined &&
         isVisible(BigInt(tx), before) &&
-        headers?.["waybill-death"] === undefined,
+        headers?.[waybillHeaders.death] === undefined,
     );
     if (old.length === 0) return new Set();
     const refs = old.map(({ id, queue, dispatch }) => ({ id, queue: queue ?? "", dispatch }));
@@ -281,13 +280,7 @@ export class Governor {
     const lanes = this.#schedules.cutLanes();
     if (lanes.length === 0) return;
     const rows = await this.#options.store.lane(lanes, moreRows);
-    const nowMs = performance.now();
-    const filled = new Set(rows.map((row) => `${row.queue}\n${laneIdOf(waitingJobOf(row))}`));
-    this.#schedules.refill(rows, moreRows, nowMs);
-    for (const { queue, lane } of lanes) {
-      if (!filled.has(`${queue}\n${lane}`))
-        this.#schedules.of(queue, nowMs).refill(lane, [], true, nowMs);
-    }
+    this.#schedules.refill(lanes, rows, moreRows, performance.now());
   }
 
   async #write(picked: readonly WaitingJob[]): Promise<void> {

@@ -18,14 +18,18 @@ export class Lane {
   blockedBy: string | undefined;
   /** When it last had a turn, or came to have something to do; by the monotonic clock. */
   sinceMs = 0;
-  /** Its place in a ring, of which there is one at most; an older one is stale. */
+  /** Its place in a ring, of which there is one at most; an older one is stale. 0: it is in none. */
   ticket = 0;
-  isQueued = false;
   /** Waits until its key is open. */
   isShut = false;
 
   constructor(id: string) {
     this.id = id;
+  }
+
+  /** True where it waits in a ring for its turn. */
+  get isQueued(): boolean {
+    return this.ticket !== 0;
   }
 
   get isIdle(): boolean {

@@ -1,7 +1,13 @@
 /** What holds for queues, types and keys, made of the settings and gates in the database. */
 
-import { bucketOf, type KeyLimits, type QueueSettings, type RateLimit } from "@waybill/core";
-import type { GateRecord, Governance, GovernedQueue } from "@waybill/postgres";
+import {
+  bucketOf,
+  dependsOnOf,
+  keyLimitsOf,
+  type QueueSettings,
+  type RateLimit,
+} from "@waybill/core";
+import type { GateRecord, Governance, QueueFlow } from "@waybill/postgres";
 import type { BucketSize } from "./token-bucket.ts";
 
 /** Limits of a queue, a type or a key; Infinity for none. */
@@ -46,31 +52,18 @@ const closedUntil = (
 const bucket = (rate: RateLimit | undefined): BucketSize | undefined =>
   rate === undefined ? undefined : bucketOf(rate);
 
-function keyLimitsOf(
+function resolvedKeyLimits(
   settings: QueueSettings,
-  gates: ReadonlyMap<string, GateRecord>,
+  key: string,
+  gate: GateRecord | undefined,
   nowMs: number,
-): QueueLimits["ofKey"] {
-  const { keys } = settings;
-  const none: ResolvedKeyLimits = {
-    concurrency: Infinity,
-    bucket: undefined,
-    closedUntilMs: 0,
-    weight: 1,
-  };
-  return (key) => {
-    // Jobs without a key share one turn, and are no tenant with limits.
-    if (key === "") return none;
-    const gate = gates.get(key);
-    const tier: KeyLimits | undefined =
-      gate?.tier === undefined || gate.tier === null ? undefined : keys?.tiers?.[gate.tier];
-    const rate = tier?.rate ?? keys?.rate;
-    return {
-      concurrency: tier?.concurrency ?? keys?.concurrency ?? Infinity,
-      bucket: bucket(rate),
-      weight: tier?.weight ?? keys?.weight ?? 1,
-      closedUntilMs: closedUntil(gate, nowMs),
-    };
+): ResolvedKeyLimits {
+  const { concurrency, rate, weight } = keyLimitsOf(settings, key, gate?.tier ?? null);
+  return {
+    concurrency: concurrency ?? Infinity,
+    bucket: bucket(rate),
+    weight: weight ?? 1,
+    closedUntilMs: closedUntil(gate, nowMs),
   };
 }
 
@@ -78,7 +71,7 @@ const isShut = ({ paused, closedMs }: GateRecord): boolean => paused || (closedM
 
 /** The limits of one queue. */
 export function queueLimitsOf(
-  queue: GovernedQueue,
+  queue: QueueFlow,
   gates: readonly GateRecord[],
   nowMs: number,
 ): QueueLimits {
@@ -99,14 +92,14 @@ export function queueLimitsOf(
     bucket: bucket(settings.rate),
     closedUntilMs: closedUntil(queue, nowMs),
     agingMs: settings.priority?.agingMs ?? agingMsDefault,
-    ofKey: keyLimitsOf(settings, keys, nowMs),
+    ofKey: (key) => resolvedKeyLimits(settings, key, keys.get(key), nowMs),
     ofType(type) {
       const own = settings.types?.[type];
       return {
         concurrency: own?.concurrency ?? Infinity,
         bucket: bucket(own?.rate),
         closedUntilMs: closedUntil(types.get(type), nowMs),
-        dependsOn: [...(settings.dependsOn ?? []), ...(own?.dependsOn ?? [])],
+        dependsOn: dependsOnOf(settings, type),
       };
     },
   };

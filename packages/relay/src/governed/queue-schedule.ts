@@ -320,14 +320,13 @@ export class QueueSchedule {
       wake = this.#wakes.peek();
     }
     if (this.#hasEnough() || !this.#isOpen(nowMs)) return undefined;
-    const turn = this.#rings.next(nowMs, this.limits.agingMs);
-    if (turn === undefined) return undefined;
-    turn.take();
-    const job = turn.lane.jobs.shift();
-    if (job === undefined) throw new RangeError(`lane ${turn.lane.id} had a turn and no job`);
+    const lane = this.#rings.take(nowMs, this.limits.agingMs);
+    if (lane === undefined) return undefined;
+    const job = lane.jobs.shift();
+    if (job === undefined) throw new RangeError(`lane ${lane.id} had a turn and no job`);
     this.#jobs.delete(job.id);
     this.#occupy({ ...job, waiting: false }, nowMs);
-    this.#enter(turn.lane, nowMs);
+    this.#enter(lane, nowMs);
     return job;
   }
 

@@ -24,15 +24,6 @@ interface Ring {
   readonly entries: TinyQueue<Entry>;
 }
 
-/** What goes next. */
-export interface Turn {
-  readonly lane: Lane;
-  readonly key: KeyParty;
-  readonly type: TypeParty;
-  /** To be called when the lane is given its turn. */
-  readonly take: () => void;
-}
-
 const before = (a: Entry, b: Entry): number => a.pass - b.pass || a.lane.sinceMs - b.lane.sinceMs;
 
 /** See the head of the file. */
@@ -60,7 +51,6 @@ export class Rings {
     }
     // Who was away saves up nothing.
     key.pass = Math.max(key.pass, this.#pass);
-    lane.isQueued = true;
     lane.sinceMs = nowMs;
     lane.ticket = this.#tickets += 1;
     ring.entries.push({ lane, key, ticket: lane.ticket, pass: key.pass });
@@ -68,13 +58,12 @@ export class Rings {
 
   /** Takes a lane out, wherever it is. */
   leave(lane: Lane): void {
-    lane.isQueued = false;
     lane.isShut = false;
     lane.ticket = 0;
   }
 
-  /** The lane that goes next, if any may. */
-  next(nowMs: number, agingMs: number): Turn | undefined {
+  /** Gives a turn to the lane that goes next, if any may. */
+  take(nowMs: number, agingMs: number): Lane | undefined {
     let best: { readonly ring: Ring; readonly entry: Entry; readonly level: number } | undefined;
     for (const [name, ring] of this.#rings) {
       if (ring.entries.length === 0) {
@@ -90,18 +79,12 @@ export class Rings {
       }
     }
     if (best === undefined) return undefined;
-    const { ring, entry } = best;
-    return {
-      lane: entry.lane,
-      key: entry.key,
-      type: ring.type,
-      take: () => {
-        ring.entries.pop();
-        this.leave(entry.lane);
-        this.#pass = Math.max(this.#pass, entry.key.pass);
-        entry.key.pass += 1 / entry.key.limits.weight;
-      },
-    };
+    const { lane, key } = best.entry;
+    best.ring.entries.pop();
+    this.leave(lane);
+    this.#pass = Math.max(this.#pass, key.pass);
+    key.pass += 1 / key.limits.weight;
+    return lane;
   }
 
   #isBefore(

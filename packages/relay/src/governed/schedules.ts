@@ -1,6 +1,6 @@
 /** The governed queues of one term, with what they share: the breakers, and turns of one round. */
 
-import type { FreedRow, Governance, SlotRow, BacklogRow } from "@waybill/postgres";
+import type { BacklogRow, FreedRow, Governance, QueueCapacity, SlotRow } from "@waybill/postgres";
 import { BreakerViews } from "./breaker-views.ts";
 import { limitsOf, noLimits, type QueueLimits } from "./limits.ts";
 import { Pace } from "./pace.ts";
@@ -67,7 +67,7 @@ export class Schedules {
   }
 
   /** What the living workers can run. */
-  applyCapacity(capacity: readonly { readonly queue: string; readonly capacity: number }[]): void {
+  applyCapacity(capacity: readonly QueueCapacity[]): void {
     this.#capacity = new Map(capacity.map((row) => [row.queue, row.capacity]));
     for (const queue of this.#queues.values()) {
       queue.lookAtShares();
@@ -117,22 +117,30 @@ export class Schedules {
     for (const slot of slots) {
       this.of(slot.queue, nowMs).restore({ ...waitingJobOf(slot), waiting: slot.waiting }, nowMs);
     }
-    this.refill(rows, rowsMax, nowMs);
+    this.refill([], rows, rowsMax, nowMs);
   }
 
-  /** Rows of lanes as they were fetched, each lane's together. */
-  refill(rows: readonly BacklogRow[], rowsMax: number, nowMs: number): void {
+  /** Rows of lanes as they were fetched; a lane that was asked for may have none. */
+  refill(
+    asked: readonly { readonly queue: string; readonly lane: string }[],
+    rows: readonly BacklogRow[],
+    rowsMax: number,
+    nowMs: number,
+  ): void {
     const lanes = new Map<string, { queue: string; lane: string; jobs: WaitingJob[] }>();
-    for (const row of rows) {
-      const job = waitingJobOf(row);
-      const lane = laneIdOf(job);
-      const name = `${row.queue}\n${lane}`;
+    const jobsOf = (queue: string, lane: string): WaitingJob[] => {
+      const name = `${queue}\n${lane}`;
       let group = lanes.get(name);
       if (group === undefined) {
-        group = { queue: row.queue, lane, jobs: [] };
+        group = { queue, lane, jobs: [] };
         lanes.set(name, group);
       }
-      group.jobs.push(job);
+      return group.jobs;
+    };
+    for (const { queue, lane } of asked) jobsOf(queue, lane);
+    for (const row of rows) {
+      const job = waitingJobOf(row);
+      jobsOf(job.queue, laneIdOf(job)).push(job);
     }
     for (const { queue, lane, jobs } of lanes.values()) {
       this.of(queue, nowMs).refill(lane, jobs, jobs.length < rowsMax, nowMs);
