@@ -32,6 +32,28 @@ test("jobs that were edited and reprioritised while their queue was paused run a
   await eventually(async () => expect(await flow.leftovers()).toEqual(nothing));
 });
 
+test("the first job that goes after a pause is the one that was put first before the pause ended", async () => {
+  await using flow = await startFlow({ concurrency: 1, priority: {} });
+  flow.startRelay();
+  await flow.startWorker((job) => flow.note(job));
+  const queues = queuesOf(flow);
+  const rounds = Array.from({ length: 8 }, (_, round) => round);
+  for (const round of rounds) {
+    await queues.pause({ queue: "work" });
+    const [first = "", second = ""] = await flow.enqueue(2);
+    await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 0, backlog: 2 }));
+    await flow.jobs.reprioritise(second, 50);
+    await queues.resume({ queue: "work" });
+    await flow.ended([first, second]);
+    expect(
+      flow
+        .starts()
+        .slice(round * 2)
+        .map(({ n }) => n),
+    ).toEqual([1, 0]);
+  }
+});
+
 test("a job that is put off does not run before its time, also after a takeover, and runs once then", async () => {
   await using flow = await startFlow({ keys: { concurrency: 1 } });
   const queues = queuesOf(flow);

@@ -168,6 +168,8 @@ export class Governor {
     if (governance.revision === this.#revision) return;
     this.#revision = governance.revision;
     this.#schedules.apply(governance, performance.now());
+    // What operators did to waiting jobs before they changed the settings counts for the next job that goes.
+    this.#freed.hurry();
   }
 
   async #tidy(): Promise<void> {
