@@ -184,8 +184,9 @@ export class Governor {
     const pages = this.#intake.splice(0);
     // After the rows were read: what they are about is in the news by then.
     await this.#readNews(pages.length > 0);
-    for (const { rows, page } of pages) await this.#feed(rows, page);
+    // Before rows are added: a lane whose rest was read has them all, and what comes behind is kept in memory.
     await this.#refill();
+    for (const { rows, page } of pages) await this.#feed(rows, page);
     const nowMs = performance.now();
     const picked = this.#isStopping ? [] : this.#schedules.pick(roundMax, nowMs);
     if (
@@ -279,6 +280,8 @@ export class Governor {
   }
 
   async #refill(): Promise<void> {
+    // Of a lane that is cut, what is not written yet is nowhere else: it would be missed.
+    if (this.#unwritten.length > 0) return;
     const lanes = this.#schedules.cutLanes();
     if (lanes.length === 0) return;
     const rows = await this.#options.store.lane(lanes, moreRows);
@@ -291,7 +294,9 @@ export class Governor {
     const direct = new Set(picked.filter(({ row }) => row !== undefined));
     const taken = picked.filter(({ row }) => row === undefined);
     const renewed = this.#renewing;
-    const refused = this.#refused.flatMap((ref) => this.#slotRef(ref));
+    const refusals = this.#refused;
+    this.#refused = [];
+    const refused = refusals.flatMap((ref) => this.#slotRef(ref));
     const round: Round = {
       read: unwritten.map((job) => readJobOf(job, direct.has(job))),
       taken,
@@ -303,6 +308,7 @@ export class Governor {
     if (!result.held) throw new TermLostError();
     const nowMs = performance.now();
     if (!result.current) {
+      this.#refused.unshift(...refusals);
       for (const job of picked.toReversed())
         this.#schedules.of(job.queue, nowMs).unpick(job, true, nowMs);
       await this.#readSettings();
@@ -312,7 +318,6 @@ export class Governor {
     const outgoing = [...direct].flatMap(({ row }) => row ?? []).concat(result.rows);
     this.#unwritten = [];
     this.#renewing = [];
-    this.#refused = [];
     this.#settleWritten(unwritten, direct, nowMs);
     this.#settleTaken(taken, sent, nowMs);
     this.#settleRenewed(renewed, sent, nowMs);

@@ -247,7 +247,8 @@ export class QueueSchedule {
     if (lane === undefined) return;
     lane.isCut = false;
     for (const job of jobs) this.add(job, nowMs);
-    lane.isCut = !isAll;
+    // It may be cut again by what does not fit into memory.
+    if (!isAll) lane.isCut = true;
     this.#enter(lane, nowMs);
   }
 
