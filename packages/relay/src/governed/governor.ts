@@ -7,13 +7,14 @@
  */
 
 import { type Logger, waybillHeaders } from "@waybill/core";
-import type { BacklogRow, GovernorStore, OutboxRow, ReadJob, Round } from "@waybill/postgres";
+import type { BacklogRow, GovernorStore, OutboxRow, Round } from "@waybill/postgres";
 import { TermLostError } from "../cursor-saver.ts";
 import type { Dispatcher } from "../dispatcher.ts";
 import type { LedgerPage } from "../page-ledger.ts";
 import { isVisible, parseSnapshot, type Snapshot } from "../snapshot.ts";
 import { Cadence } from "./cadence.ts";
 import { FreedReader } from "./freed-reader.ts";
+import { readJobOf, recordOf, refOf, refText, type Ref } from "./job-forms.ts";
 import { Schedules, waitingJobOf } from "./schedules.ts";
 import type { WaitingJob } from "./waiting-job.ts";
 
@@ -43,11 +44,6 @@ const tidyMs = 5_000;
 const doubtMs = 1_000;
 /** Places of one term: the number of the term comes first, so that later terms continue behind. */
 const placesOfTerm = 2 ** 32;
-
-interface Ref {
-  readonly id: string;
-  readonly queue: string;
-}
 
 /** See the head of the file. */
 export class Governor {
@@ -227,12 +223,21 @@ export class Governor {
     const known = await this.#known(rows);
     const settled: LedgerPage[] = [];
     for (const row of rows) {
-      const job = this.#jobOf(row, page);
+      const job = readJobOf(row, page, (this.#place += 1));
       const queue = this.#schedules.of(job.queue, nowMs);
       const slot = queue.slotOf(job.id);
+      const waiting = queue.waitingOf(job.id);
       const isOld = slot !== undefined && slot.dispatch > job.dispatch;
-      const isKnown = known.has(refText(job)) || queue.awaits(job.id);
-      if (slot?.waiting === false && !isOld) {
+      const isKnown =
+        known.has(refText(job)) || (waiting !== undefined && waiting.dispatch >= job.dispatch);
+      if (waiting !== undefined && !isKnown) {
+        // A copy of an attempt that is over: this one takes its place, when it is in the backlog.
+        if (waiting.row !== undefined) this.#intake.push({ rows: [row], page });
+        else {
+          queue.change(job.id, null, nowMs);
+          this.#unwritten.push({ ...job, place: waiting.place });
+        }
+      } else if (slot?.waiting === false && !isOld) {
         // A copy that a worker had put aside may be all that is left of its job.
         this.#renewing.push(job);
       } else if (isOld || isKnown || slot?.dispatch === job.dispatch) {
@@ -248,22 +253,6 @@ export class Governor {
     if (settled.length > 0) this.#options.dispatcher.settleGoverned(settled);
   }
 
-  #jobOf(row: OutboxRow, page: LedgerPage): WaitingJob {
-    this.#place += 1;
-    return {
-      id: row.id,
-      queue: row.queue ?? "",
-      place: this.#place,
-      key: row.headers?.[waybillHeaders.concurrencyKey] ?? "",
-      orderingKey: row.ordering_key,
-      type: row.type,
-      priority: row.priority ?? 0,
-      dispatch: row.dispatch,
-      row,
-      page,
-    };
-  }
-
   /** Rows that a former relay has taken before; only those of before this term are asked for. */
   async #known(rows: readonly OutboxRow[]): Promise<ReadonlySet<string>> {
     const { store } = this.#options;
@@ -275,8 +264,7 @@ export class Governor {
         headers?.[waybillHeaders.death] === undefined,
     );
     if (old.length === 0) return new Set();
-    const refs = old.map(({ id, queue, dispatch }) => ({ id, queue: queue ?? "", dispatch }));
-    return new Set((await store.knownJobs(refs)).map(refText));
+    return new Set((await store.knownJobs(old.map(refOf))).map(refText));
   }
 
   async #refill(): Promise<void> {
@@ -298,7 +286,7 @@ export class Governor {
     this.#refused = [];
     const refused = refusals.flatMap((ref) => this.#slotRef(ref));
     const round: Round = {
-      read: unwritten.map((job) => readJobOf(job, direct.has(job))),
+      read: unwritten.map((job) => recordOf(job, direct.has(job))),
       taken,
       renewed,
       refused,
@@ -320,7 +308,7 @@ export class Governor {
     this.#renewing = [];
     this.#settleWritten(unwritten, direct, nowMs);
     this.#settleTaken(taken, sent, nowMs);
-    this.#settleRenewed(renewed, sent, nowMs);
+    await this.#settleRenewed(renewed, sent);
     for (const { id, queue } of refused) this.#refusedSlot(id, queue, nowMs);
     if (outgoing.length === 0) return;
     await ensure(new Set(outgoing.flatMap(({ queue }) => queue ?? [])));
@@ -351,7 +339,8 @@ export class Governor {
       if (direct.has(job)) continue;
       job.row = undefined;
       const queue = this.#schedules.of(job.queue, nowMs);
-      if (queue.slotOf(job.id)?.waiting === true) queue.add(job, nowMs);
+      // One that was not to go before it is there, or was behind what is in memory.
+      if (queue.waitingOf(job.id) === undefined) queue.change(job.id, job, nowMs);
     }
     if (pages.length > 0) this.#options.dispatcher.settleGoverned(pages);
   }
@@ -369,29 +358,26 @@ export class Governor {
     this.#doubtful.set(atMs, [...(this.#doubtful.get(atMs) ?? []), ...missing]);
   }
 
-  /** Jobs whose slot had gone meanwhile wait like any other. */
-  #settleRenewed(
+  /** Jobs whose slot had gone meanwhile wait like any other, unless it went because that attempt is over. */
+  async #settleRenewed(
     jobs: readonly WaitingJob[],
     sent: ReadonlyMap<string, OutboxRow>,
-    nowMs: number,
-  ): void {
+  ): Promise<void> {
+    const gone = jobs.filter((job) => !sent.has(refText(job)));
+    const known = gone.length === 0 ? [] : await this.#options.store.knownJobs(gone.map(refOf));
+    const over = new Set(known.map(refText));
+    const nowMs = performance.now();
     const pages: LedgerPage[] = [];
     for (const job of jobs) {
-      if (!sent.has(refText(job))) {
-        this.#schedules.of(job.queue, nowMs).ended(job.id, nowMs);
-        this.#schedules.of(job.queue, nowMs).add(job, nowMs);
+      const queue = this.#schedules.of(job.queue, nowMs);
+      if (!sent.has(refText(job))) queue.ended(job.id, nowMs);
+      if (sent.has(refText(job)) || over.has(refText(job))) {
+        if (job.page !== undefined) pages.push(job.page);
+      } else {
+        queue.add(job, nowMs);
         this.#unwritten.push(job);
-      } else if (job.page !== undefined) pages.push(job.page);
+      }
     }
     if (pages.length > 0) this.#options.dispatcher.settleGoverned(pages);
   }
 }
-
-const refText = ({ id, queue }: { readonly id: string; readonly queue: string | null }): string =>
-  `${queue ?? ""}\n${id}`;
-
-const readJobOf = (job: WaitingJob, slot: boolean): ReadJob => ({
-  ...job,
-  enqueuedAtMs: job.row?.enqueued_at.getTime() ?? Date.now(),
-  slot,
-});

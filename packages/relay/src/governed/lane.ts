@@ -51,13 +51,16 @@ export class Lane {
     return true;
   }
 
-  /** Puts a job where its place is; false: it is behind what is in memory. */
-  insert(job: WaitingJob): boolean {
-    if (this.isCut && job.place > this.lastPlace) return false;
+  /** False where the job is behind what is in memory. */
+  reaches(job: WaitingJob): boolean {
+    return !this.isCut || job.place <= this.lastPlace;
+  }
+
+  /** Puts a job where its place is. */
+  insert(job: WaitingJob): void {
     const index = this.jobs.findIndex(({ place }) => place > job.place);
     this.jobs.splice(index === -1 ? this.jobs.length : index, 0, job);
     this.lastPlace = Math.max(this.lastPlace, job.place);
-    return true;
   }
 
   remove(id: string): void {

@@ -109,9 +109,9 @@ export class QueueSchedule {
     return slot && { ...slot.record, waiting: slot.waiting };
   }
 
-  /** True where it waits, as far as is known here. */
-  awaits(id: string): boolean {
-    return this.#jobs.has(id);
+  /** The job where it waits, as far as is known here. */
+  waitingOf(id: string): WaitingJob | undefined {
+    return this.#jobs.get(id);
   }
 
   /** Takes new limits, at once and for everything. */
@@ -214,9 +214,11 @@ export class QueueSchedule {
       return;
     }
     const lane = this.#laneOf(job);
+    if (!lane.reaches(job)) return;
     // One that is put before the first changes what the lane waits with.
     this.#rings.leave(lane);
-    if (lane.insert(job)) this.#jobs.set(id, job);
+    lane.insert(job);
+    this.#jobs.set(id, job);
     this.#enter(lane, nowMs);
   }
 
