@@ -178,8 +178,8 @@ export class Governor {
   /** One round; true if there may be more to do at once. */
   async #round(): Promise<boolean> {
     const pages = this.#intake.splice(0);
-    // After the rows were read: what they are about is in the news by then.
-    await this.#readNews(pages.length > 0);
+    // Of a retry that was read the news has the end of its attempt; first attempts need not wait for any.
+    await this.#readNews(pages.some(({ rows }) => rows.some(({ dispatch }) => dispatch > 1)));
     // Before rows are added: a lane whose rest was read has them all, and what comes behind is kept in memory.
     await this.#refill();
     for (const { rows, page } of pages) await this.#feed(rows, page);
