@@ -140,7 +140,8 @@ export class RelayWorld {
     });
     const stopListening = connection.onReady(() => dispatcher.pump());
     const pumping = setInterval(() => dispatcher.pump(), 250);
-    const keeping = term.keep(ending.signal).catch(fail);
+    // Not waited for at the end: it may be in the middle of a question that nobody answers.
+    void term.keep(ending.signal).catch(fail);
     // A process that is dead waits for no answer.
     const dead = new Promise<void>((resolve) => {
       ending.signal.addEventListener("abort", () => resolve(), { once: true });
@@ -173,7 +174,6 @@ export class RelayWorld {
     this.database.forget(number);
     await connection.close();
     void dispatcher.close();
-    await keeping;
   }
 
   /** The publisher says there what must not have happened. */

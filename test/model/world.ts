@@ -75,10 +75,12 @@ export class World {
   }
 
   relay(pick: number): WorldRelay | undefined {
+    this.relays = this.relays.filter(({ isOver }) => !isOver);
     return this.relays[pick % Math.max(1, this.relays.length)];
   }
 
   worker(pick: number): WorldWorker | undefined {
+    this.workers = this.workers.filter(({ isOver }) => !isOver);
     return this.workers[pick % Math.max(1, this.workers.length)];
   }
 
@@ -132,7 +134,7 @@ export class World {
         (row.kind === "job" ? this.queue.ready : this.queue.dead).push(row.message);
       },
     });
-    this.relays = [...this.relays.filter(({ isOver }) => !isOver), relay].slice(-3);
+    this.relays = [...this.relays, relay].slice(-3);
   }
 
   #save(cursor: Cursor): void {
@@ -157,8 +159,7 @@ export class World {
   }
 
   startWorker(hasLock: boolean): void {
-    this.workers = this.workers.filter(({ isOver }) => !isOver);
-    if (this.workers.length >= 4) return;
+    if (this.workers.filter(({ isOver }) => !isOver).length >= 4) return;
     const worker = new WorldWorker(
       {
         jobs: this.jobs,
@@ -189,8 +190,18 @@ export class World {
   /** What the relay with the term does besides publishing. */
   keepHouse(what: "timers" | "leases" | "sweep"): void {
     if (what === "timers") this.jobs.fireTimers(100);
-    else if (what === "sweep") this.jobs.redispatchOrphans();
+    else if (what === "sweep") this.#sweep();
     else this.#missingLocks = this.jobs.fireLeases(this.#missingLocks);
+  }
+
+  #sweep(): void {
+    const { inbox, dispatched } = this.jobs;
+    const known = dispatched.length;
+    this.jobs.redispatchOrphans();
+    for (const { id } of dispatched.slice(known)) {
+      const owner = inbox.get(id)?.owner ?? null;
+      if (this.jobs.isAlive(owner)) throw new Error(`${id} is dispatched again, ${owner} is alive`);
+    }
   }
 
   /** An operator's act on one of the committed jobs. */
@@ -209,21 +220,17 @@ export class World {
 
   /** Does something, and looks at what must hold before and after. */
   act(act: () => void): void {
-    const { inbox, timers, dispatched } = this.jobs;
+    const { inbox, timers } = this.jobs;
     const isAlive = (owner: string | null): boolean => this.jobs.isAlive(owner);
     const living = [...inbox].filter(([, row]) => row.state === "running" && isAlive(row.owner));
     const leases = [...timers].filter(
       ([, { reason, owner }]) => reason === "lease" && isAlive(owner),
     );
-    const known = dispatched.length;
     act();
     for (const [id, { owner }] of living) {
       const after = inbox.get(id);
       if (after?.state === "running" && after.owner !== owner) {
         throw new Error(`${id} is taken from ${owner}, which is alive, to ${after.owner}`);
-      }
-      if (dispatched.slice(known).some((message) => message.id === id) && isAlive(owner)) {
-        throw new Error(`${id} is dispatched again and ${owner}, which runs it, is alive`);
       }
     }
     for (const [place, { owner, message }] of leases) {
