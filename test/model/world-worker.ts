@@ -70,6 +70,8 @@ export class WorldWorker {
   readonly #inFlight = new InFlight();
   #boot: string;
   #waiting: Incoming[] = [];
+  /** All of the present connection. */
+  #deliveries: ModelDelivery[] = [];
   #runs: Run[] = [];
   #isStopping = false;
   isFrozen = false;
@@ -108,6 +110,7 @@ export class WorldWorker {
     const delivery = this.#ports.queue.deliver(pick);
     if (delivery === undefined) return;
     const { message } = delivery;
+    this.#deliveries.push(delivery);
     this.#waiting.push({ key: message.id, envelope: message, delivery } as unknown as Incoming);
   }
 
@@ -319,8 +322,8 @@ export class WorldWorker {
 
   /** The connection to the broker has ended; what was not claimed yet is forgotten with it. */
   disconnect(): void {
-    for (const incoming of this.#waiting.splice(0)) deliveryOf(incoming).lose();
-    for (const { delivery } of this.#runs) delivery.lose();
+    this.#waiting = [];
+    for (const delivery of this.#deliveries.splice(0)) delivery.lose();
   }
 
   kill(): void {
