@@ -6,7 +6,7 @@
 
 import * as fc from "fast-check";
 import { beforeAll, expect, test } from "vitest";
-import { schedules } from "../model/schedules.ts";
+import { patienceMs, schedules } from "../model/schedules.ts";
 import { createTestDatabase } from "../support/index.ts";
 import {
   jobCount,
@@ -94,19 +94,23 @@ const step = fc.oneof<fc.WeightedArbitrary<StatementStep>[]>(
   },
 );
 
-test("the statements do with every job what the model of the schedules does", async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(step, { minLength: 1, maxLength: 20, size: "max" }),
-      async (steps) => {
-        const pair = new StatementPair(server);
-        await pair.begin();
-        for (const each of steps) {
-          const { sql, model } = await pair.take(each);
-          expect(sql).toEqual(model);
-        }
-      },
-    ),
-    schedules(40),
-  );
-});
+test(
+  "the statements do with every job what the model of the schedules does",
+  { timeout: patienceMs },
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(step, { minLength: 1, maxLength: 20, size: "max" }),
+        async (steps) => {
+          const pair = new StatementPair(server);
+          await pair.begin();
+          for (const each of steps) {
+            const { sql, model } = await pair.take(each);
+            expect(sql).toEqual(model);
+          }
+        },
+      ),
+      schedules(20),
+    );
+  },
+);
