@@ -90,7 +90,7 @@ class ModelChannel extends EventEmitter {
 
   /** Confirms one of what was taken; with `multiple` all before it too, as far as none is refused. */
   confirm(pick: number, multiple: boolean): void {
-    const chosen = this.#taken[pick % Math.max(1, this.#taken.length)];
+    const chosen = this.#taken[Math.min(pick, this.#taken.length - 1)];
     if (chosen === undefined) return;
     const { sequence, isNack } = chosen;
     const before = this.#taken.filter((each) => each.sequence < sequence);

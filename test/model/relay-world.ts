@@ -17,7 +17,7 @@ import { Term } from "../../packages/relay/src/term.ts";
 import { WakeUp } from "../../packages/relay/src/wake-up.ts";
 import { readOutbox } from "../../packages/relay/src/window-reader.ts";
 import { type Limits, visibleIn } from "./model-outbox.ts";
-import { ModelLink } from "./model-link.ts";
+import { type Fate, ModelLink } from "./model-link.ts";
 import { ModelRelayDatabase, type RelayRow } from "./model-relay-store.ts";
 
 const leaseMs = 2_500;
@@ -210,13 +210,19 @@ export class RelayWorld {
     if (this.#wrong !== undefined) throw new Error(this.#wrong);
   }
 
-  /** A moment without faults. */
-  async serve(): Promise<void> {
-    for (const { link } of this.#relays) {
-      link.take(Array.from({ length: 8 }, () => "ack" as const));
-      for (let n = 0; n < 8; n += 1) link.confirm(0, false);
-    }
+  /**
+   * A moment in which everything gets on: statements are answered, what is written meets its fates in turn and
+   * is confirmed, cursors are saved.
+   */
+  async serve(fates: readonly Fate[], multiple: boolean): Promise<void> {
     this.database.answerAll();
+    await this.settle();
+    for (const { link } of this.#relays) {
+      link.take(Array.from({ length: 8 }, (_, n) => fates[n % fates.length] ?? "ack"));
+      // The last first: with multiple confirms that is all of them.
+      for (let left = 8; left > 0; left -= 1) link.confirm(multiple ? left - 1 : 0, multiple);
+    }
+    await this.settle();
     vi.advanceTimersByTime(21);
     await this.settle();
   }
@@ -237,7 +243,7 @@ export class RelayWorld {
         link.connect();
         link.drain();
       }
-      await this.serve();
+      await this.serve(["ack"], false);
     }
     return outbox.rows.map(({ id }) => id).filter((id) => !this.database.safe.has(id));
   }

@@ -58,7 +58,14 @@ const happening = fc.oneof(
       multiple: fc.boolean(),
     }),
   },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant("serve" as const) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant("serve" as const),
+      fates: fc.array(fate, { minLength: 1, maxLength: 4 }),
+      multiple: fc.boolean(),
+    }),
+  },
   {
     weight: 2,
     arbitrary: fc.record({
@@ -108,7 +115,7 @@ async function happen(world: RelayWorld, strict: boolean, step: Happening): Prom
       world.relay(step.relay)?.link.confirm(step.pick, step.multiple);
       return true;
     case "serve":
-      await world.serve();
+      await world.serve(step.fates, step.multiple);
       return false;
     case "time":
       vi.advanceTimersByTime(step.ms);

@@ -27,7 +27,7 @@ beforeAll(async () => {
 const worker = fc.constantFrom<WorkerName>("alive", "other", "dead", "unlocked", "gone");
 const job = fc.nat({ max: jobCount - 1 });
 const jobs = fc.uniqueArray(job, { minLength: 1, maxLength: jobCount });
-const dispatch = fc.integer({ min: 1, max: 4 });
+const dispatch = fc.integer({ min: 1, max: 3 });
 const owned = fc.array<OwnedPick>(
   fc.record({
     job,
@@ -100,7 +100,7 @@ test(
   async () => {
     await fc.assert(
       fc.asyncProperty(
-        fc.array(step, { minLength: 1, maxLength: 20, size: "max" }),
+        fc.array(step, { minLength: 10, maxLength: 30, size: "max" }),
         async (steps) => {
           const pair = new StatementPair(server);
           await pair.begin();
