@@ -213,14 +213,23 @@ export class RelayWorld {
   /**
    * A moment in which everything gets on: statements are answered, what is written meets its fates in turn and
    * is confirmed, cursors are saved.
+   *
+   * @param breaks the links are lost after so many messages as there are fates, and there again
    */
-  async serve(fates: readonly Fate[], multiple: boolean): Promise<void> {
+  async serve(fates: readonly Fate[], multiple: boolean, breaks = false): Promise<void> {
     this.database.answerAll();
     await this.settle();
     for (const { link } of this.#relays) {
-      link.take(Array.from({ length: 8 }, (_, n) => fates[n % fates.length] ?? "ack"));
+      const taken = breaks ? fates.length : 8;
+      link.take(Array.from({ length: taken }, (_, n) => fates[n % fates.length] ?? "ack"));
       // The last first: with multiple confirms that is all of them.
-      for (let left = 8; left > 0; left -= 1) link.confirm(multiple ? left - 1 : 0, multiple);
+      for (let left = 8; left > 0 && (multiple || !breaks); left -= 1) {
+        link.confirm(multiple ? left - 1 : 0, multiple);
+      }
+      if (breaks) {
+        link.lose();
+        link.connect();
+      }
     }
     await this.settle();
     vi.advanceTimersByTime(21);

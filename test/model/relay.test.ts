@@ -64,6 +64,7 @@ const happening = fc.oneof(
       do: fc.constant("serve" as const),
       fates: fc.array(fate, { minLength: 1, maxLength: 4 }),
       multiple: fc.boolean(),
+      breaks: fc.nat({ max: 4 }).map((n) => n === 4),
     }),
   },
   {
@@ -115,7 +116,7 @@ async function happen(world: RelayWorld, strict: boolean, step: Happening): Prom
       world.relay(step.relay)?.link.confirm(step.pick, step.multiple);
       return true;
     case "serve":
-      await world.serve(step.fates, step.multiple);
+      await world.serve(step.fates, step.multiple, step.breaks);
       return false;
     case "time":
       vi.advanceTimersByTime(step.ms);

@@ -47,6 +47,8 @@ export interface WorkerPorts {
   /** A transactional handler's effect is committed, or a plain handler has acted. */
   readonly onEffect: (id: string) => void;
   readonly onHandedBack: (id: string) => void;
+  /** An attempt has changed its job, with this token. */
+  readonly onWrite: (id: string, token: number) => void;
 }
 
 type Ending =
@@ -192,7 +194,10 @@ export class WorldWorker {
     }
     const isCommitted = commit === "ok" || commit === "lost";
     const isOurs = isCommitted && jobs.complete(this.#owned(run));
-    if (isOurs) onEffect(id);
+    if (isOurs) {
+      this.#ports.onWrite(id, run.row.token);
+      onEffect(id);
+    }
     if (commit === "rolled back") run.ending = this.#failed(run, "throws");
     else if (commit === "ok") this.#finish(run, isOurs ? "succeeded" : "lost");
     // Without an answer nobody knows: handed back, which changes nothing where it had ended.
@@ -217,6 +222,7 @@ export class WorldWorker {
     const run = this.#run(pick);
     if (run?.ending === undefined || run.isLeasing || answer === "refused") return;
     const changed = this.#write(run, run.ending);
+    if (changed !== undefined) this.#ports.onWrite(run.delivery.message.id, run.row.token);
     // It is sent again, and then finds what it has done.
     if (answer === "lost") return;
     const { jobs } = this.#ports;

@@ -169,6 +169,9 @@ export class World {
         onStart: (id, row) => this.#onStart(id, row),
         onEffect: (id) => this.#onEffect(id),
         onHandedBack: (id) => (this.account(id).handedBack += 1),
+        onWrite: (id, token) => {
+          if (this.#rowOf.get(id)?.token !== token) throw new Error(`a late writer changes ${id}`);
+        },
       },
       hasLock,
     );
