@@ -326,15 +326,18 @@ export class WorldWorker {
     this.isOver = true;
   }
 
-  /** The connection to the broker has ended; what was not claimed yet is forgotten with it. */
+  /**
+   * The connection to the broker has ended. What waits is claimed all the same: of a delivery whose claim got
+   * no answer the job may be ours, and nobody else would start it while we live.
+   */
   disconnect(): void {
-    this.#waiting = [];
     for (const delivery of this.#deliveries.splice(0)) delivery.lose();
   }
 
   kill(): void {
     this.disconnect();
     this.loseLock();
+    this.#waiting = [];
     this.#runs = [];
     this.isOver = true;
   }
