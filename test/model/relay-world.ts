@@ -223,7 +223,7 @@ export class RelayWorld {
       const taken = breaks ? fates.length : 8;
       link.take(Array.from({ length: taken }, (_, n) => fates[n % fates.length] ?? "ack"));
       // The last first: with multiple confirms that is all of them.
-      for (let left = 8; left > 0 && (multiple || !breaks); left -= 1) {
+      for (let left = multiple || !breaks ? 8 : 0; left > 0; left -= 1) {
         link.confirm(multiple ? left - 1 : 0, multiple);
       }
       if (breaks) {
