@@ -16,7 +16,12 @@ export default defineConfig({
         ...sources,
         test: {
           name: "unit",
-          include: ["packages/*/src/**/*.test.ts", "test/tidy.test.ts", "test/docs*.test.ts"],
+          include: [
+            "packages/*/src/**/*.test.ts",
+            "test/model/*.test.ts",
+            "test/tidy.test.ts",
+            "test/docs*.test.ts",
+          ],
           execArgv: ["--conditions=@waybill/source"],
           testTimeout: 30_000,
         },
@@ -26,10 +31,11 @@ export default defineConfig({
         test: {
           name: "integration",
           include: ["test/**/*.test.ts"],
-          // The first two have lockfiles and configurations of their own; the last two need no services.
+          // The first two have lockfiles and configurations of their own; the last three need no services.
           exclude: [
             "test/data-layers/**",
             "test/interop/**",
+            "test/model/**",
             "test/tidy.test.ts",
             "test/docs*.test.ts",
             "**/node_modules/**",
