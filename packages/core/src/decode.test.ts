@@ -318,18 +318,6 @@ test("our own headers are believed within bounds, whatever AMQP type they arrive
   expect({ ...envelope.headers }).toEqual({ tenant: "acme" });
 });
 
-test("S6: a dispatch that no job reaches makes a message unreadable, and no old copy", () => {
-  const read = (dispatch: number): Envelope | UnreadableEnvelope =>
-    decode({ type: "emails.welcome", headers: { "waybill-dispatch": dispatch } });
-
-  expect(isUnreadable(read(1_000_000_000))).toBe(false);
-  expect(read(1_000_000_001)).toMatchObject({
-    dispatch: 1_000_000_001,
-    failureClass: "undecodable",
-    reason: "the dispatch 1000000001 is beyond 1000000000, which no job reaches",
-  });
-});
-
 test("forged headers of ours that make no sense count as absent", () => {
   const headers = {
     "waybill-dispatch": 2 ** 40,

@@ -61,8 +61,9 @@ const day = 86_400_000;
 /** Far from what PostgreSQL's integer holds, so that adding 1 never overflows. */
 const counterMax = 1_000_000_000;
 /**
- * Largest dispatch that is read, though none above counterMax is run. Taken for an old copy, as any
- * other number beyond the bounds is, the retry of a message with a forged dispatch would never end.
+ * Largest dispatch that is read, though none above counterMax is run. Counted as absent, like other
+ * numbers beyond their bounds, it would make an old copy of the retry of a message with a forged
+ * dispatch, and that job would never end.
  */
 const dispatchMax = 2_147_483_000;
 

@@ -48,7 +48,7 @@ const unsignedHeader = /^(?:x-.*|b?cc|timestamp_in_ms|waybill-signature)$/i;
 function partOf(value: unknown): string | undefined {
   if (value === undefined || value === "") return "";
   if (typeof value === "string") return `s${value}`;
-  return Number.isSafeInteger(value) ? `i${String(value)}` : undefined;
+  return typeof value === "number" && Number.isSafeInteger(value) ? `i${value}` : undefined;
 }
 
 /** Undefined for a message that holds what cannot be signed. */
