@@ -102,6 +102,78 @@ test("SQL lives in .sql files only", () => {
   expect(wrong).toEqual([]);
 });
 
+test("S2: no statement is put together from strings", () => {
+  // Of a template that begins as SQL does, and of whatever is handed to a driver.
+  const built =
+    /`\s*(?:select|insert into|update|delete from|with \w+ as|alter|create|drop|truncate|listen|notify|grant|copy|set local|savepoint)\s[^`]*\$\{|\.(?:query|unsafe|raw)\(\s*(?:`[^`]*\$\{|["'][^"']*["']\s*\+)/;
+  const examples = ["`select ${x}`", "client.query(`x ${y}`)", "sql.unsafe('a' + b)"];
+  const wrong = packageSources
+    .filter((path) => !path.endsWith(".test.ts"))
+    .filter((path) => built.test(read(path)));
+
+  expect(examples.filter((example) => !built.test(example))).toEqual([]);
+  expect(wrong).toEqual([]);
+});
+
+test("S2: every function of the database pins its search_path, and names reach dynamic SQL quoted", () => {
+  const sql = sources.filter((path) => /^packages\/.*\.sql$/.test(path));
+  const unpinned = sql.flatMap((path) =>
+    read(path)
+      .split(/^create (?:or replace )?function /m)
+      .slice(1)
+      .filter((text) => !/set search_path = pg_catalog\b/.test(text.split("$$")[0] ?? ""))
+      .map((text) => `${path}: ${text.slice(0, 60)}`),
+  );
+  const dynamic = sql.flatMap((path) =>
+    [...read(path).matchAll(/\bexecute\s+(?!function|procedure|on\b)([^;]*);/gi)]
+      .map((match) => match[1] ?? "")
+      // The loader puts the schema's checked and quoted name there.
+      .filter((text) => !/^format\(\s*'/.test(text) || /%s/.test(text))
+      .map((text) => `${path}: ${text}`),
+  );
+
+  expect(unpinned).toEqual([]);
+  expect(dynamic).toEqual([
+    "packages/postgres/sql/queries/ensure_schema.sql: 'create schema ' || rtrim('waybill.', '.')",
+  ]);
+});
+
+test("S5: no source runs text as code, and what is imported late is named in the code or by the operator", () => {
+  const code = packageSources.filter((path) => !path.endsWith(".test.ts"));
+  const evaluates =
+    /\beval\s*\(|\bnew Function\b|\bFunction\s*\(|["'](?:node:)?(?:vm|child_process)["']|\brequire\s*\(|createRequire/;
+
+  expect(code.filter((path) => evaluates.test(read(path)))).toEqual([]);
+  expect(
+    code.flatMap((path) =>
+      [...read(path).matchAll(/\bimport\(([^)]*)\)/g)]
+        .filter(([, what = ""]) => !/^"[^"]*"$/.test(what))
+        .map(([, what]) => `${path}: ${what}`),
+    ),
+  ).toEqual([
+    // The file that the command line names.
+    "packages/cli/src/worker-module.ts: pathToFileURL(file",
+    // The module that worker.handle was given.
+    "packages/worker/src/isolation/thread-entry.ts: data.module",
+  ]);
+});
+
+test("S15: no URL of a job is fetched", () => {
+  const calls = /\bfetch\s*\(|["'](?:node:)?(?:https?|http2|net|tls|dgram|undici)["']/;
+
+  expect(
+    packageSources.filter((path) => !path.endsWith(".test.ts") && calls.test(read(path))),
+  ).toEqual([
+    // A socket to the broker that the configuration names, and its management API.
+    "packages/rabbitmq/src/link.ts",
+    "packages/rabbitmq/src/management.ts",
+  ]);
+  // The webhook of the example goes where its environment says, and nowhere else.
+  expect(read("examples/long-export/src/worker.ts")).toMatch(
+    /const webhookUrl = required\("WEBHOOK_URL"\);[\s\S]*fetch\(webhookUrl, \{[\s\S]*redirect: "error"/,
+  );
+});
+
 test("only the CLI's env.ts reads the environment", () => {
   const wrong = packageSources.filter(
     (path) =>

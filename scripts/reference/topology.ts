@@ -19,6 +19,7 @@ const headerMeanings: Readonly<Record<keyof typeof waybillHeaders, string>> = {
   errorClass: "its failure class",
   attempts: "attempts made",
   failedAt: "when it failed, ISO 8601",
+  signature: "HMAC of everything that a worker believes, where the relay has keys",
 };
 
 /** The page docs/reference/topology.md. */

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -59,6 +60,28 @@ test("a secret file's value is used", async () => {
   expect(result.code).toBe(1);
   expect(result.stderr).toContain("127.0.0.1:1/app");
   expect(result.stderr).not.toContain("secret");
+  await rm(folder, { recursive: true });
+});
+
+test("S7, S8: keys that cannot be used are reported by their file, and nothing of them is shown", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "waybill-cli-"));
+  const file = join(folder, "signing-keys");
+  const short = randomBytes(16).toString("base64");
+  await writeFile(file, `2026-11:${short}\n`);
+
+  const result = await runCli(["relay"], {
+    ...goodUrls,
+    WAYBILL_SIGNING_KEYS_FILE: file,
+    WAYBILL_ENCRYPTION_KEYS: "hunter2",
+  });
+
+  expect(result.code).toBe(2);
+  expect(result.stderr).toMatch(
+    /WAYBILL_SIGNING_KEYS_FILE: key 1: "2026-11" has 16 bytes in base64, not 32; write each key as/,
+  );
+  expect(result.stderr).toMatch(/WAYBILL_ENCRYPTION_KEYS: key 1: has no id of 1 to 40 letters/);
+  expect(result.stderr).not.toContain(short.slice(0, 10));
+  expect(result.stderr).not.toContain("hunter2");
   await rm(folder, { recursive: true });
 });
 

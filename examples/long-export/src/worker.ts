@@ -72,6 +72,8 @@ export function worker(environment: WorkerEnvironment): Worker<PoolClient> {
         ...signWebhook(webhookSecret, event.id, body),
       },
       body,
+      // A receiver that was taken over could lead the call, and its signature, anywhere else.
+      redirect: "error",
       signal: AbortSignal.any([event.signal, AbortSignal.timeout(10_000)]),
     });
     await response.body?.cancel();

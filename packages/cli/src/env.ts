@@ -51,6 +51,16 @@ export const environmentVariables: readonly EnvironmentVariable[] = [
     "Direct connection for the relay where DATABASE_URL leads through a pooler in transaction mode; default DATABASE_URL",
     { file: true },
   ),
+  variable(
+    "WAYBILL_SIGNING_KEYS",
+    "Keys that sign messages (relay; the first does) and check them (worker), each as id:key with 32 bytes in base64, several with commas or on lines of their own",
+    { file: true },
+  ),
+  variable(
+    "WAYBILL_ENCRYPTION_KEYS",
+    "Keys that open encrypted payloads (worker), and encrypt what jobs edit writes (the first does); written in the same way",
+    { file: true },
+  ),
   variable("WAYBILL_SCHEMA", 'PostgreSQL schema; default "waybill"'),
   variable("WAYBILL_PREFIX", 'Prefix of exchanges and queues; default "waybill"'),
   variable(

@@ -1,5 +1,5 @@
 import { userInfo } from "node:os";
-import type { Logger } from "@waybill/core";
+import type { KeyRing, Logger } from "@waybill/core";
 import {
   createDependencies,
   createJobs,
@@ -29,6 +29,8 @@ import { readKnownQueues } from "./known-topology.ts";
 export interface StoreSettings {
   readonly databaseUrl: string;
   readonly schema: string;
+  /** Keys for the payloads that `jobs edit` writes. */
+  readonly encryption?: KeyRing | undefined;
 }
 
 /** Transactions on the command's one connection. */
@@ -75,7 +77,8 @@ export async function withJobs<T>(
   settings: StoreSettings,
   work: (jobs: Jobs<Client>) => Promise<T>,
 ): Promise<T> {
-  return await withOperator(settings, (options) => work(createJobs(options)));
+  const { encryption } = settings;
+  return await withOperator(settings, (options) => work(createJobs({ ...options, encryption })));
 }
 
 /**

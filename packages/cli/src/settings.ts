@@ -3,7 +3,14 @@
  * of all of them is reported at once.
  */
 
-import { checkSchemaName, checkTopologyPrefix, ConfigError, type ConfigIssue } from "@waybill/core";
+import {
+  checkSchemaName,
+  checkTopologyPrefix,
+  ConfigError,
+  type ConfigIssue,
+  createKeyRing,
+  type KeyRing,
+} from "@waybill/core";
 import { parseDuration } from "./duration.ts";
 import type { Environment, EnvironmentValue } from "./env.ts";
 
@@ -56,6 +63,8 @@ export interface Settings {
   readonly outboxRetentionMs: number | undefined;
   readonly inboxRetentionMs: number | undefined;
   readonly historyRetentionMs: number | undefined;
+  readonly signing: KeyRing | undefined;
+  readonly encryption: KeyRing | undefined;
 }
 
 /** URLs that a command can insist on. */
@@ -98,6 +107,21 @@ function duration(
 ): number | undefined {
   const rule = "expected a time with its unit, such as 30s, 5m or 3d";
   return parsed(reader, pick(reader, variable, flag, given), parseDuration, rule);
+}
+
+/** Keys; what is wrong with them is said without them. */
+function keyRing(reader: Reader, variable: string): KeyRing | undefined {
+  const found = reader.environment.values.get(variable);
+  if (found === undefined) return undefined;
+  try {
+    return createKeyRing(found.value);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    for (const { path, message } of error.issues) {
+      reader.issues.push({ path: found.origin, message: `${path}: ${message}` });
+    }
+    return undefined;
+  }
 }
 
 const oneOf =
@@ -246,6 +270,8 @@ export function resolveSettings<N extends NeededUrl>(
       "--history-retention",
       flags.historyRetention,
     ),
+    signing: keyRing(reader, "WAYBILL_SIGNING_KEYS"),
+    encryption: keyRing(reader, "WAYBILL_ENCRYPTION_KEYS"),
   };
   for (const need of needs) {
     const { names, remedy } = remedies[need];

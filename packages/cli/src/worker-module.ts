@@ -3,7 +3,7 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { ConfigError, type Logger, WaybillError } from "@waybill/core";
+import { ConfigError, type KeyRing, type Logger, WaybillError } from "@waybill/core";
 import type { TopologyMode } from "./settings.ts";
 
 /**
@@ -28,6 +28,10 @@ export interface WorkerEnvironment {
   readonly name: string | undefined;
   /** Milliseconds that running jobs may take after SIGTERM; undefined: the worker's own default. */
   readonly graceMs: number | undefined;
+  /** WAYBILL_SIGNING_KEYS; undefined: messages are not checked. */
+  readonly signing: KeyRing | undefined;
+  /** WAYBILL_ENCRYPTION_KEYS; undefined: encrypted payloads do not open. */
+  readonly encryption: KeyRing | undefined;
 }
 
 /** What `waybill worker` runs: a worker of @waybill/worker, by its shape. */

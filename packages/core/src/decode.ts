@@ -60,6 +60,12 @@ const reasonLength = 500;
 const day = 86_400_000;
 /** Far from what PostgreSQL's integer holds, so that adding 1 never overflows. */
 const counterMax = 1_000_000_000;
+/**
+ * Largest dispatch that is read, though none above counterMax is run. Counted as absent, like other
+ * numbers beyond their bounds, it would make an old copy of the retry of a message with a forged
+ * dispatch, and that job would never end.
+ */
+const dispatchMax = 2_147_483_000;
 
 const decoders: Readonly<Record<DecoderName, Decoder>> = {
   json: jsonDecoder,
@@ -238,7 +244,8 @@ export function decodeEnvelope(
   // foreign message comes back unwrapped. Not so a dead letter that never had a type.
   const own =
     property !== undefined &&
-    headerIntegerWithin(headerOf(headers, waybillHeaders.dispatch), 1, counterMax) !== undefined;
+    headerIntegerWithin(headerOf(headers, waybillHeaders.dispatch), 1, dispatchMax) !== undefined;
+  const dispatch = counter(headers, waybillHeaders.dispatch, 1, dispatchMax);
   const decoder = decoderFor(message, context.decoder);
   const identity: Identity = own ? {} : decoder.identify(headers);
   const media = mediaProblem(message);
@@ -253,6 +260,8 @@ export function decodeEnvelope(
     reading = {
       problem: `the body ${what}, ${contentTypeOf(message)}`,
     };
+  } else if (own && dispatch > counterMax) {
+    reading = { problem: `the dispatch ${dispatch} is beyond ${counterMax}, which no job reaches` };
   } else if (!own) reading = readBody(message, stored.payload, decoder, context.maxBytes);
 
   const candidate =
@@ -264,7 +273,7 @@ export function decodeEnvelope(
     queue: message.queue,
     type: type ?? untypedType,
     version: counter(headers, waybillHeaders.version, 1, 32_767),
-    dispatch: counter(headers, waybillHeaders.dispatch, 1),
+    dispatch,
     death: counter(headers, waybillHeaders.death, 0),
     priority: priorityOf(message),
     orderingKey: headerName(headerOf(headers, waybillHeaders.orderingKey), 255) ?? null,

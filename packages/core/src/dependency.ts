@@ -22,8 +22,8 @@ export interface DependencySettings {
   readonly minimum?: number | undefined;
   /**
    * Failure classes that count as failures of the dependency; attempts that fail with another one count
-   * as if it had worked, and those that did not run (`crashed`, `expired`, `no_handler`, `undecodable`)
-   * not at all.
+   * as if it had worked, and those that did not run (`crashed`, `expired`, `no_handler`, `undecodable`,
+   * `unauthentic`) not at all.
    * @default ["transient", "rate_limited", "timeout"]
    */
   readonly classes?: readonly FailureClass[] | undefined;

@@ -191,3 +191,15 @@ test("names at the broker follow the prefix", () => {
     own.deadLetterQueueName("a"),
   ]).toEqual(["shop.jobs", "shop.dlx", "shop.events", "shop.a", "shop.a.dlq"]);
 });
+
+test("S6: a dispatch that no job reaches makes a message unreadable, and no old copy", () => {
+  const read = (dispatch: number): unknown =>
+    decodeEnvelope(travel({ ...row, dispatch }, Number), context);
+
+  expect(read(1_000_000_000)).not.toHaveProperty("reason");
+  expect(read(1_000_000_001)).toMatchObject({
+    dispatch: 1_000_000_001,
+    failureClass: "undecodable",
+    reason: "the dispatch 1000000001 is beyond 1000000000, which no job reaches",
+  });
+});

@@ -72,6 +72,8 @@ export const waybillHeaders = {
   errorClass: "waybill-error-class",
   attempts: "waybill-attempts",
   failedAt: "waybill-failed-at",
+  /** By the relay, where it has keys to sign with. */
+  signature: "waybill-signature",
 } as const;
 
 /** A message ready to be published. Numbers in headers are to be sent as int64. */
@@ -181,8 +183,8 @@ export interface Envelope {
   readonly payloadBase64: boolean;
 }
 
-/** A message that cannot be read: its bytes are kept, with the reason. */
+/** A message that cannot be read, or not be believed: its bytes are kept, with the reason. */
 export interface UnreadableEnvelope extends Envelope {
-  readonly failureClass: "undecodable" | "no_handler";
+  readonly failureClass: "undecodable" | "no_handler" | "unauthentic";
   readonly reason: string;
 }

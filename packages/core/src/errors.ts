@@ -349,6 +349,7 @@ export const failureClasses = [
   "expired",
   "no_handler",
   "undecodable",
+  "unauthentic",
 ] as const;
 
 /** One of {@link failureClasses}. */

@@ -82,7 +82,7 @@ const values = fc.oneof(
   fc.anything().map((value) => (): unknown => value),
 );
 
-test("whatever a handler throws becomes a storable failure", () => {
+test("S10: whatever a handler throws becomes a storable failure", () => {
   fc.assert(
     fc.property(values, (value) => {
       const failure = failureOf(value());
@@ -100,7 +100,7 @@ test("whatever a handler throws becomes a storable failure", () => {
   for (const value of thrown) expect(() => failureOf(value)).not.toThrow();
 });
 
-test("an error of 10 MB, with NUL, escape sequences and credentials, is stored cut and clean", () => {
+test("S10: an error of 10 MB, with NUL, escape sequences and credentials, is stored cut and clean", () => {
   const secret = "postgres://app:s3cret@db/x";
   const error = new Error(`\u001b[31mcannot reach ${secret}\u0000${"x".repeat(10_000_000)}`);
   error.cause = new Error(`because of ${secret} ${"y".repeat(10_000_000)}`);

@@ -51,6 +51,7 @@ export const failurePolicies: Readonly<Record<FailureClass, FailurePolicy>> = {
   expired: { retryable: false, spendsAttempt: false },
   no_handler: { retryable: false, spendsAttempt: false },
   undecodable: { retryable: false, spendsAttempt: false },
+  unauthentic: { retryable: false, spendsAttempt: false },
 };
 
 const transientCodes = new Set([

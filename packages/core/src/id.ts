@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { uuidv7 } from "uuidv7";
+import { delimited } from "./delimited.ts";
 
 /** A fresh job id: UUIDv7, increasing within the process. */
 export function newJobId(): string {
@@ -30,8 +31,7 @@ const namespaceBytes = Buffer.from(namespaceHex, "hex");
 
 /** UUIDv5 (RFC 9562, section 5.5) of the parts in Waybill's namespace. */
 export function derivedId(...parts: readonly string[]): string {
-  // Length prefixes keep ("ab","c") and ("a","bc") apart.
-  const name = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join("");
+  const name = delimited(parts);
   const hash = createHash("sha1").update(namespaceBytes).update(name).digest().subarray(0, 16);
   hash[6] = ((hash[6] ?? 0) & 0x0f) | 0x50;
   hash[8] = ((hash[8] ?? 0) & 0x3f) | 0x80;

@@ -89,6 +89,7 @@ export {
   type ResolvedJobOptions,
   type ResultOf,
 } from "./job.ts";
+export { createKeyRing, isKeyRing, type KeyRing, keyRingRule } from "./key-ring.ts";
 export { type Logger, silentLogger } from "./logger.ts";
 export {
   checkKey,
@@ -134,6 +135,14 @@ export {
   validateValue,
   type ValueIssue,
 } from "./standard-schema.ts";
+export { isSealed, openPayload, type PayloadIdentity, sealPayload } from "./sealed-payload.ts";
+export {
+  signatureOf,
+  type SignatureProblem,
+  signatureProblem,
+  type SignatureScope,
+  type SignedParts,
+} from "./signature.ts";
 export { canTransition, isTerminal, type JobState, jobStates, transitions } from "./states.ts";
 export {
   defineTerminalEvent,

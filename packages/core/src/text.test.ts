@@ -2,7 +2,7 @@ import * as fc from "fast-check";
 import { expect, test } from "vitest";
 import { cleanText, redactUrl } from "./text.ts";
 
-test("clean text is well-formed, in bounds, and free of control characters, for any text", () => {
+test("S10: clean text is well-formed, in bounds, and free of control characters, for any text", () => {
   const anything = fc.string({ unit: "binary", maxLength: 300 });
   fc.assert(
     fc.property(anything, fc.integer({ min: 1, max: 200 }), (text, max) => {
@@ -15,7 +15,7 @@ test("clean text is well-formed, in bounds, and free of control characters, for 
   );
 });
 
-test("cleaning takes colours, NUL, lone surrogates and bidirectional marks out and keeps the words", () => {
+test("S10: cleaning takes colours, NUL, lone surrogates and bidirectional marks out and keeps the words", () => {
   expect(cleanText("\u001b[31mred\u001b[0m\u0000 \ud800 \u202eabc\ttab\nline", 100)).toBe(
     "red  \ufffd  abc\ttab\nline",
   );

@@ -1,4 +1,4 @@
-import { ConfigError, type ConfigIssue } from "@waybill/core";
+import { ConfigError, type ConfigIssue, isKeyRing, keyRingRule } from "@waybill/core";
 
 /** What one option must be: true, or the rule that it breaks. */
 export type OptionRule = (value: unknown) => true | string;
@@ -64,6 +64,9 @@ export const textRule =
 /** True or false. */
 export const booleanRule: OptionRule = (value) =>
   typeof value === "boolean" || "must be true or false";
+
+/** Keys. */
+export const keysRule: OptionRule = (value) => isKeyRing(value) || keyRingRule;
 
 /** Whatever another place checks, or nothing has to. */
 export const anything: OptionRule = () => true;

@@ -302,6 +302,32 @@ export function checkEnqueueOptions(
   if (options.headers !== undefined) checkHeaders(jobName, options.headers);
 }
 
+/**
+ * Checks the options of an enqueue whose payload is encrypted.
+ *
+ * @throws ConfigError with every option that encryption does not go with
+ */
+export function checkEncryptable(jobName: string, { debounceMs, route }: EnqueueOptions): void {
+  const issues: ConfigIssue[] = [];
+  if (debounceMs !== undefined) {
+    issues.push({
+      path: "debounceMs",
+      message:
+        "does not go with the outbox's encryption: an encrypted payload opens for the id that it was enqueued with, " +
+        "and here it would get that of the job that waits; use an outbox without encryption",
+    });
+  }
+  if (route !== undefined) {
+    issues.push({
+      path: "route",
+      message:
+        "does not go with the outbox's encryption: who receives it is no worker, and could not open it; " +
+        "use an outbox without encryption",
+    });
+  }
+  if (issues.length > 0) throw new ConfigError(`enqueue("${jobName}")`, issues);
+}
+
 /** A row of the array that `waybill.enqueue` takes. */
 export type EnqueueRow = Readonly<Record<string, unknown>>;
 

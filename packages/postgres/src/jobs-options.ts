@@ -2,6 +2,7 @@ import type {
   FailureClass,
   JobDefinition,
   JobState,
+  KeyRing,
   Logger,
   OutputOf,
   StandardSchema,
@@ -22,6 +23,11 @@ export interface JobsOptions<Tx> extends OperatorOptions<Tx> {
    * @default one that writes nothing
    */
   readonly logger?: Logger | undefined;
+  /**
+   * Keys, made by `createKeyRing`, of which the first encrypts the payloads that `jobs.edit` writes.
+   * Without them an encrypted payload cannot be replaced.
+   */
+  readonly encryption?: KeyRing | undefined;
 }
 
 /** Which job, and in which transaction. */

@@ -19,6 +19,7 @@ import {
   anything,
   checkOptions,
   integerRule,
+  keysRule,
   optional,
   type OptionRule,
   textRule,
@@ -136,9 +137,10 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
   const operator = operatorOf("createJobs", options, {
     listener: optional(listenerRule),
     logger: anything,
+    encryption: optional(keysRule),
   });
   const { statements, within, schema, actor: defaultActor } = operator;
-  const { listener, logger } = options;
+  const { listener, logger, encryption } = options;
 
   const find = async (
     run: RunStatement,
@@ -184,7 +186,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
     }),
 
     ...createJobExplaining({ within, find, statements }),
-    ...createWaitingActs({ within, find, tell, statements, actor: defaultActor }),
+    ...createWaitingActs({ within, find, tell, statements, actor: defaultActor, encryption }),
 
     async get(id, selector = {}) {
       checkOptions("jobs.get", selector, { queue: optional(textRule(63)), tx: anything });
@@ -289,6 +291,9 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
             retryAdvice(now.state),
           );
         }
+        if (now.failures.at(-1)?.failureClass === "unauthentic") {
+          throw new InvalidTransitionError(now.id, now.state, "retry_waiting", unauthenticAdvice);
+        }
         throw new PayloadUnavailableError(
           `Cannot retry job ${now.id}: its payload is past its retention. Enqueue the work again.`,
         );
@@ -359,6 +364,9 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
     },
   };
 }
+
+const unauthenticAdvice =
+  "Its message was refused since nobody vouches for it, and is kept as evidence only; enqueue the work itself, if it is wanted.";
 
 function retryAdvice(state: JobState): string {
   if (isTerminal(state)) return "Only a failed job can be retried; enqueue the work again.";

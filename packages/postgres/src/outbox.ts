@@ -17,11 +17,13 @@ import {
   type EventDefinition,
   type InputOf,
   type JobDefinition,
+  type KeyRing,
   newJobId,
   NotInTransactionError,
   type PayloadInput,
   payloadBytesDefault,
   payloadBytesMax,
+  sealPayload,
   type StandardSchema,
   TransactionMisusedError,
   valueText,
@@ -31,11 +33,13 @@ import {
   checkOptions,
   databaseRule,
   integerRule,
+  keysRule,
   optional,
   textRule,
 } from "./check-options.ts";
 import { operatingError, queueFullError, sqlStateOf } from "./database-errors.ts";
 import {
+  checkEncryptable,
   checkEnqueueOptions,
   type EnqueueOptions,
   type EnqueueRow,
@@ -66,6 +70,12 @@ export interface OutboxOptions<Tx> {
   readonly hint?: boolean | undefined;
   /** Name of the application; travels as header `app-id`. At most 128 characters. */
   readonly appId?: string | undefined;
+  /**
+   * Keys, made by `createKeyRing`, of which the first encrypts every payload; workers need them to open
+   * it. Not together with the enqueue options `debounceMs` and `route`.
+   * @default payloads are stored as they are
+   */
+  readonly encryption?: KeyRing | undefined;
 }
 
 /** What an enqueue gives back. */
@@ -207,9 +217,10 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
     maxPayloadBytes: optional(integerRule(1, payloadBytesMax)),
     hint: optional(booleanRule),
     appId: optional(textRule(128)),
+    encryption: optional(keysRule),
   });
   const { database, schema = defaultSchema, maxPayloadBytes = payloadBytesDefault } = options;
-  const { hint = true, appId } = options;
+  const { hint = true, appId, encryption } = options;
   const statement = statementsFor(schema).enqueue_jobs;
   let hintedAt = Number.NEGATIVE_INFINITY;
 
@@ -229,17 +240,21 @@ export function createOutbox<Tx>(options: OutboxOptions<Tx>): Outbox<Tx> {
     prefix = "",
   ): Promise<EnqueueRow> => {
     checkEnqueueOptions(definition.name, enqueueOptions, fields.kind);
-    const body = await valueText(
+    if (encryption !== undefined) checkEncryptable(definition.name, enqueueOptions);
+    const text = await valueText(
       definition.name,
       prefix,
       definition.payload,
       payload,
       maxPayloadBytes,
     );
+    const id = newJobId();
+    const type = definition.name;
+    const version = Number(fields["version"] ?? 1);
     return {
-      id: newJobId(),
-      type: definition.name,
-      body,
+      id,
+      type,
+      body: encryption === undefined ? text : sealPayload(encryption, { id, type, version }, text),
       ...rowOfOptions(enqueueOptions, { appId, onTerminal }),
       ...(enqueueOptions.route === undefined
         ? fields

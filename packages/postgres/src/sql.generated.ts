@@ -5960,7 +5960,7 @@ told as materialized (
     case
       when r.failure_class is null then false
       when d.settings -> 'classes' ? r.failure_class then true
-      when r.failure_class not in ('crashed', 'expired', 'no_handler', 'undecodable') then false
+      when r.failure_class not in ('crashed', 'expired', 'no_handler', 'undecodable', 'unauthentic') then false
     end as failed
   from jsonb_to_recordset($1::jsonb) as r (
     dependency text, failure_class text, age_ms double precision, attempts integer
@@ -6338,7 +6338,11 @@ revived as (
   where i.id = n.id
     and i.queue = n.queue
     and i.state = 'failed'
-    and exists (select from waybill.dead_letter as d where d.id = n.id and d.queue = n.queue)
+    and exists (
+      select
+      from waybill.dead_letter as d
+      where d.id = n.id and d.queue = n.queue and d.failure_class <> 'unauthentic'
+    )
   returning i.id, i.queue, i.dispatch
 ),
 taken as (

@@ -24,6 +24,16 @@ test("another schema's statements are quoted, and prepared under names of their 
   expect(wakeChannel("b")).toBe("b.wake");
 });
 
+test("S1: two schemas whose names begin alike never share the name of a prepared statement", () => {
+  const begin = "s".repeat(39);
+
+  const names = ["a", "b"].flatMap((end) =>
+    Object.values(statementsFor(`${begin}${end}`)).map(({ name }) => name),
+  );
+
+  expect(names.filter((name, n) => names.indexOf(name) !== n)).toEqual([]);
+});
+
 test("a name that is no schema's reaches no statement", () => {
   fc.assert(
     fc.property(fc.string({ unit: "binary", maxLength: 70 }), (name) => {

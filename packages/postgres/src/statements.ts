@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { checkSchemaName } from "@waybill/core";
 import { queries, type QueryName } from "./sql.generated.ts";
 
@@ -27,6 +28,13 @@ export function inSchema(text: string, schema: string): string {
 
 const known = new Map<string, Statements>();
 
+/** PostgreSQL cuts names at 63 bytes, which would make one name of two that end differently. */
+function shortened(name: string): string {
+  if (name.length <= 63) return name;
+  const hash = createHash("sha256").update(name).digest("hex").slice(0, 12);
+  return `${name.slice(0, 50)}~${hash}`;
+}
+
 /**
  * All statements for a schema.
  *
@@ -37,8 +45,8 @@ export function statementsFor(schema: string = defaultSchema): Statements {
   if (cached !== undefined) return cached;
   const entries = Object.entries(queries).map(([name, text]): [string, Statement] => {
     // A prepared statement's name stands for one text on a connection, and a connection may serve
-    // two schemas. PostgreSQL cuts names at 63 bytes.
-    const prepared = schema === defaultSchema ? name : `${name}@${schema}`.slice(0, 63);
+    // two schemas.
+    const prepared = schema === defaultSchema ? name : shortened(`${name}@${schema}`);
     return [name, Object.freeze({ name: prepared, text: inSchema(text, schema) })];
   });
   const statements = Object.freeze(Object.fromEntries(entries)) as Statements;

@@ -8,14 +8,18 @@
  */
 
 import {
+  ConfigError,
   encodePayload,
   InvalidTransitionError,
+  isSealed,
   isTerminal,
   type JobDefinition,
+  type KeyRing,
   PayloadError,
   payloadBytesDefault,
   payloadBytesMax,
   type PayloadInput,
+  sealPayload,
   valueText,
 } from "@waybill/core";
 import {
@@ -74,7 +78,8 @@ export interface WaitingActs<Tx> {
    * governed queue it has to be the same.
    *
    * @throws PayloadError where the definition's schema refuses the payload, before a statement is sent;
-   *   ConfigError for the definition of another job; InvalidTransitionError where it waits nowhere,
+   *   ConfigError for the definition of another job, or where the job's payload is encrypted and
+   *   `createJobs` was given no keys; InvalidTransitionError where it waits nowhere,
    *   JobNotFoundError where there is none
    *
    * @example
@@ -109,6 +114,7 @@ export interface WaitingActsOptions<Tx> {
   readonly tell: (run: RunStatement, id: string) => Promise<unknown>;
   readonly statements: Statements;
   readonly actor: string;
+  readonly encryption: KeyRing | undefined;
 }
 
 const runAtRule: OptionRule = (value) => isInstant(value) || "must be a Date from 1970 to 9999";
@@ -132,7 +138,7 @@ function adviceFor({ state, relayed, waitingFor, version }: JobRecord, wanted?: 
 
 /** Makes `edit`, `reprioritise` and `delay`. */
 export function createWaitingActs<Tx>(options: WaitingActsOptions<Tx>): WaitingActs<Tx> {
-  const { within, find, tell, statements, actor } = options;
+  const { within, find, tell, statements, actor, encryption } = options;
 
   /** Runs the statement of an act on the job; its row says that it was done. */
   const change = (
@@ -140,7 +146,7 @@ export function createWaitingActs<Tx>(options: WaitingActsOptions<Tx>): WaitingA
     act: ActOptions<Tx>,
     done: string,
     statement: Statement,
-    params: readonly string[],
+    paramsFor: (found: JobRecord) => readonly string[],
     job?: JobDefinition,
   ): Promise<Readonly<Record<string, unknown>>> =>
     within(act.tx, async (run) => {
@@ -149,7 +155,7 @@ export function createWaitingActs<Tx>(options: WaitingActsOptions<Tx>): WaitingA
       const [row] = await run(statement, [
         found.id,
         found.queue,
-        ...params,
+        ...paramsFor(found),
         act.actor ?? actor,
         act.reason ?? "",
       ]);
@@ -180,14 +186,30 @@ export function createWaitingActs<Tx>(options: WaitingActsOptions<Tx>): WaitingA
         job === undefined
           ? uncheckedText(payload, maxPayloadBytes)
           : await valueText(job.name, "", job.payload, payload, maxPayloadBytes);
-      const version = job === undefined ? "" : String(job.options.version);
-      await change(id, act, "edited", statements.edit_job, [text, version], job);
+      const paramsFor = (found: JobRecord): readonly string[] => {
+        const version = job?.options.version;
+        if (encryption !== undefined) {
+          // Sealed for this very version, which nobody may change meanwhile.
+          const sealedFor = { ...found, version: version ?? found.version };
+          return [sealPayload(encryption, sealedFor, text), String(sealedFor.version)];
+        }
+        if (found.payload !== null && isSealed(found.payload)) {
+          throw new ConfigError(subject, [
+            {
+              path: "encryption",
+              message: `is needed: the payload of job ${found.id} is encrypted; give createJobs the keys`,
+            },
+          ]);
+        }
+        return [text, version === undefined ? "" : String(version)];
+      };
+      await change(id, act, "edited", statements.edit_job, paramsFor, job);
     },
 
     async reprioritise(id, priority, act = {}) {
       checkOptions("jobs.reprioritise", { priority }, { priority: integerRule(-100, 100) });
       checkOptions("jobs.reprioritise", act, actRules);
-      await change(id, act, "reprioritised", statements.reprioritise_job, [String(priority)]);
+      await change(id, act, "reprioritised", statements.reprioritise_job, () => [String(priority)]);
     },
 
     async delay(id, until, act = {}) {
@@ -202,7 +224,7 @@ export function createWaitingActs<Tx>(options: WaitingActsOptions<Tx>): WaitingA
               : "does not go together with runAt",
       });
       checkOptions("jobs.delay", act, actRules);
-      const row = await change(id, act, "delayed", statements.delay_job, [
+      const row = await change(id, act, "delayed", statements.delay_job, () => [
         runAt?.toISOString() ?? "",
         delayMs === undefined ? "" : String(delayMs),
       ]);

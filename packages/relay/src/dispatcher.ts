@@ -4,7 +4,7 @@
  * outage of the broker ever exhausts or parks anything.
  */
 
-import { cleanText, type Logger, type TopologyNames } from "@waybill/core";
+import { cleanText, type KeyRing, type Logger, type TopologyNames } from "@waybill/core";
 import type { OutboxRow, ParkedDispatch, RelayStore } from "@waybill/postgres";
 import {
   type BrokerConnection,
@@ -34,6 +34,7 @@ export interface DispatcherOptions {
   readonly connection: BrokerConnection;
   readonly destinations: Destinations;
   readonly names: TopologyNames;
+  readonly signing: KeyRing | undefined;
   readonly confirmTimeoutMs: number;
   readonly epoch: string;
   readonly store: RelayStore;
@@ -134,7 +135,7 @@ export class Dispatcher {
 
   /** Publishes as much as there is room for. */
   pump(): void {
-    const { destinations, names } = this.#options;
+    const { destinations, names, signing } = this.#options;
     while (!this.#closed && destinations.ready && this.#queue.size > 0) {
       const room = this.#publisher.capacity();
       if (room !== undefined) {
@@ -142,7 +143,7 @@ export class Dispatcher {
         return;
       }
       const outbound = this.#queue.take();
-      if (outbound !== undefined) this.#publisher.publish(messageOf(outbound, names));
+      if (outbound !== undefined) this.#publisher.publish(messageOf(outbound, names, signing));
     }
     this.#changed();
   }

@@ -124,6 +124,7 @@ async function runLoops(
     connection,
     destinations: context.destinations,
     names: namesOf(options.broker.prefix),
+    signing: options.signing,
     confirmTimeoutMs: options.confirmTimeoutMs,
     epoch: term.epoch,
     store: database.store,

@@ -1,5 +1,13 @@
 import { hostname } from "node:os";
-import { checkSchemaName, checkTopologyPrefix, type Logger, parseOptions } from "@waybill/core";
+import {
+  checkSchemaName,
+  checkTopologyPrefix,
+  isKeyRing,
+  type KeyRing,
+  keyRingRule,
+  type Logger,
+  parseOptions,
+} from "@waybill/core";
 import type { TopologyMode } from "@waybill/rabbitmq";
 import { pino } from "pino";
 import { z } from "zod";
@@ -87,6 +95,11 @@ export interface RelayOptions {
    * @default 2592000000
    */
   readonly historyRetentionMs?: number | undefined;
+  /**
+   * Keys, made by `createKeyRing`, of which the first signs every message. Workers with the option
+   * `signing` run no other ones.
+   */
+  readonly signing?: KeyRing | undefined;
 }
 
 /** {@link RelayOptions} with every default filled in. */
@@ -109,6 +122,7 @@ export interface ResolvedRelayOptions {
   readonly outboxRetentionMs: number;
   readonly inboxRetentionMs: number;
   readonly historyRetentionMs: number;
+  readonly signing?: KeyRing | undefined;
 }
 
 const hour = 3_600_000;
@@ -181,6 +195,7 @@ const relayOptions: z.ZodType<ResolvedRelayOptions, RelayOptions> = z
       .min(hour)
       .max(3_660 * day)
       .default(30 * day),
+    signing: z.custom<KeyRing>(isKeyRing, { message: keyRingRule }).optional(),
   })
   .refine(
     ({ outboxRetentionMs, inboxRetentionMs }) => inboxRetentionMs >= outboxRetentionMs + day,

@@ -1,7 +1,8 @@
-import { encodeEnvelope, type TopologyNames } from "@waybill/core";
+import { encodeEnvelope, type KeyRing, type TopologyNames } from "@waybill/core";
 import type { OutboxRow } from "@waybill/postgres";
 import type { OutgoingMessage } from "@waybill/rabbitmq";
 import type { LedgerPage } from "./page-ledger.ts";
+import { signedHeaders } from "./signing.ts";
 
 /** A row on its way. */
 export interface Outbound {
@@ -14,8 +15,12 @@ export interface Outbound {
   readonly ordinal: number;
 }
 
-/** The row as a message; its key leads back to the row. */
-export function messageOf(outbound: Outbound, names: TopologyNames): OutgoingMessage<Outbound> {
+/** The row as a message, signed where there are keys; its key leads back to the row. */
+export function messageOf(
+  outbound: Outbound,
+  names: TopologyNames,
+  signing: KeyRing | undefined,
+): OutgoingMessage<Outbound> {
   const { row } = outbound;
   const envelope = encodeEnvelope(
     {
@@ -52,7 +57,7 @@ export function messageOf(outbound: Outbound, names: TopologyNames): OutgoingMes
       appId: "waybill",
       contentType: envelope.contentType,
       priority: envelope.priority,
-      headers: envelope.headers,
+      headers: signing === undefined ? envelope.headers : signedHeaders(envelope, row, signing),
     },
   };
 }

@@ -117,8 +117,10 @@ class Drain<Tx> {
   }
 
   #read(): Promise<readonly EnqueuedRow[]> {
-    const { database, schema } = this.#rehearsal;
-    return this.#transaction((tx) => readEnqueued(database.executor(tx), schema, "", this.#scope));
+    const { database, schema, encryption } = this.#rehearsal;
+    return this.#transaction((tx) =>
+      readEnqueued(database.executor(tx), schema, "", this.#scope, encryption),
+    );
   }
 
   #sort(rows: readonly EnqueuedRow[]): { runnable: Runnable[]; unhandled: EnqueuedJob[] } {
@@ -214,6 +216,7 @@ class Drain<Tx> {
  *
  * @throws what a handler throws, unless `onFailure` is "retry"
  * @throws Error after `maxJobs`
+ * @throws ConfigError for an encrypted payload that the worker's `encryption` does not open
  *
  * @example
  * const { succeeded } = await drainJobs(worker, { tx });

@@ -1,4 +1,13 @@
-import { type EventDefinition, type InputOf, isTypeName, type JobDefinition } from "@waybill/core";
+import {
+  ConfigError,
+  type EventDefinition,
+  type InputOf,
+  isSealed,
+  isTypeName,
+  type JobDefinition,
+  type KeyRing,
+  openPayload,
+} from "@waybill/core";
 import { type Database, type Row, type SqlExecutor, statementsFor } from "@waybill/postgres";
 
 /** A definition of a job or of an event. */
@@ -42,12 +51,14 @@ export interface EnqueuedJobsOptions<Tx> {
    * @default "transaction"
    */
   readonly scope?: "transaction" | "all" | undefined;
+  /** The keys of an outbox that encrypts; without them its jobs cannot be read. */
+  readonly encryption?: KeyRing | undefined;
 }
 
 /** A job with what only draining needs. */
 export interface EnqueuedRow {
   readonly job: EnqueuedJob;
-  /** The payload's exact text. */
+  /** The payload's exact text, encrypted where the outbox encrypts. */
   readonly body: string;
   /** Queues whose inbox knows the id. */
   readonly done: readonly string[];
@@ -72,8 +83,22 @@ function parse(body: string): unknown {
   }
 }
 
-function fromRow(row: Row): EnqueuedRow {
-  const body = text(row, "payload") ?? "";
+/** The payload as it was before the outbox encrypted it. */
+function opened(body: string, row: Row, keys: KeyRing | undefined): string {
+  if (!isSealed(body)) return body;
+  const type = text(row, "type") ?? "";
+  const identity = { id: text(row, "id") ?? "", type, version: Number(text(row, "version") ?? 1) };
+  const result = openPayload(keys, identity, body);
+  if (result.issues === undefined) return result.text;
+  const why = result.issues.map(({ message }) => message).join("; ");
+  throw new ConfigError("the test", [
+    { path: "encryption", message: `the payload of "${type}" ${why}` },
+  ]);
+}
+
+function fromRow(row: Row, keys: KeyRing | undefined): EnqueuedRow {
+  const stored = text(row, "payload") ?? "";
+  const body = opened(stored, row, keys);
   const exchange = text(row, "exchange");
   const terminal = text(row, "terminal");
   const job: EnqueuedJob = {
@@ -95,30 +120,43 @@ function fromRow(row: Row): EnqueuedRow {
     expiresAt: date(row, "expires"),
     onTerminal: terminal !== undefined && isTypeName(terminal) ? terminal : undefined,
   };
-  return { job, body, done: JSON.parse(text(row, "done") ?? "[]") as string[] };
+  return { job, body: stored, done: JSON.parse(text(row, "done") ?? "[]") as string[] };
 }
 
-/** All rows of a name (empty: of every name), oldest first. */
+/**
+ * All rows of a name (empty: of every name), oldest first.
+ *
+ * @throws ConfigError for an encrypted payload that the keys do not open
+ */
 export async function readEnqueued(
   executor: SqlExecutor,
   schema: string | undefined,
   name: string,
   scope: "transaction" | "all",
+  keys: KeyRing | undefined,
 ): Promise<readonly EnqueuedRow[]> {
   const { rows } = await executor.query(statementsFor(schema).list_enqueued.text, [name, scope]);
-  return rows.map(fromRow);
+  return rows.map((row) => fromRow(row, keys));
 }
 
 /**
  * What was enqueued and published on this transaction, oldest first. With a definition, that job's
  * or event's alone, with the type of its payload.
+ *
+ * @throws ConfigError where the outbox encrypts and `encryption` does not open it
  */
 export async function enqueuedJobs<Tx, D extends Definition = Definition>(
   tx: Tx,
   options: EnqueuedJobsOptions<Tx> & { readonly job?: D | undefined },
 ): Promise<readonly EnqueuedJob<InputOf<D["payload"]>>[]> {
-  const { database, schema, scope = "transaction", job } = options;
-  const rows = await readEnqueued(database.executor(tx), schema, job?.name ?? "", scope);
+  const { database, schema, scope = "transaction", job, encryption } = options;
+  const rows = await readEnqueued(
+    database.executor(tx),
+    schema,
+    job?.name ?? "",
+    scope,
+    encryption,
+  );
   // Enqueueing checked the payload against the schema; here it is after the round trip.
   return rows.map((row) => row.job as EnqueuedJob<InputOf<D["payload"]>>);
 }

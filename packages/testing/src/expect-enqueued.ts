@@ -71,8 +71,8 @@ export async function expectEnqueued<Tx, D extends Definition>(
   job: D,
   options: ExpectEnqueuedOptions<Tx, D>,
 ): Promise<readonly EnqueuedJob<InputOf<D["payload"]>>[]> {
-  const { database, schema, scope, payload, times } = options;
-  const all = await enqueuedJobs(tx, { database, schema, scope });
+  const { database, schema, scope, payload, times, encryption } = options;
+  const all = await enqueuedJobs(tx, { database, schema, scope, encryption });
   const found = all.filter(
     (each) =>
       each.name === job.name &&

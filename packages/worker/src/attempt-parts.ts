@@ -1,6 +1,6 @@
 /** What an attempt is made of, and what comes of it. */
 
-import type { Envelope, Logger } from "@waybill/core";
+import type { Envelope, KeyRing, Logger } from "@waybill/core";
 import type { Database, JobFence, JobRef, OwnedJob } from "@waybill/postgres";
 import type { Batches } from "./batch/batches.ts";
 import type { Internals } from "./internals.ts";
@@ -35,6 +35,8 @@ export interface AttemptEnvironment<Tx> {
   readonly readCheckpoint: (job: JobRef) => Promise<string | undefined>;
   readonly progress: Pick<ProgressWriter, "write">;
   readonly batches: Pick<Batches<Tx>, "reserve">;
+  /** Opens encrypted payloads. */
+  readonly encryption: KeyRing | undefined;
 }
 
 /** A claimed job with its handler. */

@@ -173,7 +173,8 @@ export class Attempt<Tx> {
     // Before anything is waited for: a batch waits for those that are on their way.
     const seat = run.kind === "batch" ? this.#reserve(run) : undefined;
     try {
-      const context = this.#contextOf(await payloadOf(registration, envelope));
+      const { encryption } = this.#environment;
+      const context = this.#contextOf(await payloadOf(registration, envelope, encryption));
       if (run.kind === "transactional") {
         return this.#blamed(await this.#transactions.ending((tx) => run.handler(context, tx)));
       }

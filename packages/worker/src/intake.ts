@@ -7,6 +7,7 @@ import {
   payloadBytesMax,
 } from "@waybill/core";
 import { type Delivery, incomingMessage } from "@waybill/rabbitmq";
+import { authentic, type AuthenticityRule } from "./authenticity.ts";
 import type { Claims } from "./claims.ts";
 import type { InFlight } from "./in-flight.ts";
 import { incomingOf } from "./incoming.ts";
@@ -19,6 +20,8 @@ export interface IntakeOptions<Tx> {
   readonly queue: WorkQueue;
   readonly decoder: DecoderName;
   readonly untypedJob: string | undefined;
+  /** Undefined where every message is believed. */
+  readonly authenticity: AuthenticityRule | undefined;
   readonly registry: Registry<Tx>;
   readonly claims: Claims<Tx>;
   readonly parking: Parking;
@@ -48,14 +51,16 @@ export class Intake<Tx> {
 
   /** Takes a delivery. Never throws. */
   take(delivery: Delivery): void {
-    const { queue, registry, claims, parking, accepts, inFlight } = this.#options;
+    const { queue, registry, claims, parking, accepts, inFlight, authenticity } = this.#options;
     const me = this.#options.bootId();
     if (!accepts()) {
       delivery.requeue();
       return;
     }
     const message = incomingMessage(delivery.message, queue.name);
-    const envelope = decodeEnvelope(message, this.#context);
+    const decoded = decodeEnvelope(message, this.#context);
+    const envelope =
+      authenticity === undefined ? decoded : authentic(message, decoded, authenticity);
     const incoming = incomingOf(delivery, envelope, message.headers);
     if (isUnreadable(envelope)) {
       claims.track(parking.reject(incoming));

@@ -9,6 +9,9 @@ import {
   decoderNames,
   type DependencyDefinition,
   isDependency,
+  isKeyRing,
+  type KeyRing,
+  keyRingRule,
   type Logger,
   parseOptions,
   type QueueDefinition,
@@ -40,6 +43,12 @@ export interface QueueOptions {
    * @default what is in the database holds
    */
   readonly define?: QueueDefinition | undefined;
+  /**
+   * What becomes of messages without a signature, where the worker has keys to check them: for queues
+   * that others publish to, who have none.
+   * @default the worker's
+   */
+  readonly unsigned?: "refuse" | "accept" | undefined;
 }
 
 /** Where the broker is, and the names there. */
@@ -138,6 +147,22 @@ export interface WorkerOptions<Tx> {
    * @default []
    */
   readonly dependencies?: readonly DependencyDefinition[] | undefined;
+  /**
+   * Keys, made by `createKeyRing`, of which one must have signed each message. Others are dead-lettered
+   * as `unauthentic`, under an id of their own, and never run.
+   */
+  readonly signing?: KeyRing | undefined;
+  /**
+   * What becomes of messages without a signature: `accept` is for the time until the relay signs
+   * everything. A signature that does not fit is refused in any case. Needs `signing`.
+   * @default "refuse"
+   */
+  readonly unsigned?: "refuse" | "accept" | undefined;
+  /**
+   * Keys, made by `createKeyRing`, that open encrypted payloads. Others run as they are; a payload
+   * that does not open fails for good as `validation`, and its dead letter can be retried.
+   */
+  readonly encryption?: KeyRing | undefined;
 }
 
 /** Options with every default filled in. */
@@ -156,6 +181,7 @@ export interface ResolvedWorkerOptions {
         readonly decoder: DecoderName;
         readonly untypedJob?: string | undefined;
         readonly define?: QueueDefinition | undefined;
+        readonly unsigned?: "refuse" | "accept" | undefined;
       }
     >
   >;
@@ -174,6 +200,9 @@ export interface ResolvedWorkerOptions {
   readonly blockedMaxMs: number;
   readonly recycle: RecycleOptions;
   readonly dependencies: readonly DependencyDefinition[];
+  readonly signing?: KeyRing | undefined;
+  readonly unsigned?: "refuse" | "accept" | undefined;
+  readonly encryption?: KeyRing | undefined;
 }
 
 /** Concurrency of a subscription that `queues` does not list. */
@@ -218,6 +247,9 @@ const isLogger = (value: unknown): boolean =>
     (name) => typeof (value as Record<string, unknown>)[name] === "function",
   );
 
+const keyRing = z.custom<KeyRing>(isKeyRing, { message: keyRingRule }).optional();
+const unsigned = z.enum(["refuse", "accept"]).optional();
+
 const isQueueDefinition = (value: unknown): boolean =>
   typeof value === "object" &&
   value !== null &&
@@ -240,6 +272,18 @@ function misnamed(
           },
         ],
   );
+}
+
+/** What is said of unsigned messages by a worker that checks none. */
+function unsignable(
+  options: Pick<ResolvedWorkerOptions, "signing" | "unsigned" | "queues">,
+): readonly ConfigIssue[] {
+  if (options.signing !== undefined) return [];
+  const queues = Object.entries(options.queues).filter(([, queue]) => queue.unsigned !== undefined);
+  return [
+    ...(options.unsigned === undefined ? [] : ["unsigned"]),
+    ...queues.map(([queue]) => `queues.${queue}.unsigned`),
+  ].map((path) => ({ path, message: "has no meaning without signing" }));
 }
 
 const workerOptions: z.ZodType<
@@ -265,6 +309,7 @@ const workerOptions: z.ZodType<
         define: z
           .custom<QueueDefinition>(isQueueDefinition, { message: "expected what defineQueue made" })
           .optional(),
+        unsigned,
       }),
     ),
     schema: checked(checkSchemaName).default("waybill"),
@@ -309,9 +354,16 @@ const workerOptions: z.ZodType<
         message: "names a dependency twice",
       })
       .default([]),
+    signing: keyRing,
+    unsigned,
+    encryption: keyRing,
   })
   .superRefine((options, context) => {
-    for (const { path, message } of [...contradictions(options), ...misnamed(options.queues)]) {
+    for (const { path, message } of [
+      ...contradictions(options),
+      ...misnamed(options.queues),
+      ...unsignable(options),
+    ]) {
       context.addIssue({ code: "custom", path: path.split("."), message });
     }
   })

@@ -171,9 +171,13 @@ export class Parking {
       delivery.requeue();
       return;
     }
+    const isForged = failure.failureClass === "unauthentic";
     // The claim would take a job that runs here for an answer that was lost.
     if (inFlight.has(key)) {
-      await this.hold(incoming, owner);
+      // What is put aside comes back with the relay's signature. The same bytes are on their way into
+      // the dead letters, or their delivery goes back.
+      if (isForged) delivery.ack();
+      else await this.hold(incoming, owner);
       return;
     }
     inFlight.add(incoming);
@@ -185,7 +189,8 @@ export class Parking {
       inFlight.remove(key)?.delivery.requeue();
     }
     if (buried.verdict === "held") {
-      await this.hold(incoming, buried.owner);
+      if (isForged) delivery.requeue();
+      else await this.hold(incoming, buried.owner);
       return;
     }
     if (buried.verdict === "run") {

@@ -3,7 +3,13 @@
  * payload's text to the outcome is the real attempt's code; only who owns the job is settled.
  */
 
-import { ConfigError, type Envelope, type Logger, type ResolvedRetryPolicy } from "@waybill/core";
+import {
+  ConfigError,
+  type Envelope,
+  type KeyRing,
+  type Logger,
+  type ResolvedRetryPolicy,
+} from "@waybill/core";
 import {
   type Database,
   type JobFence,
@@ -20,6 +26,7 @@ interface Parts<Tx> {
   readonly database: Database<Tx>;
   readonly schema: string;
   readonly logger: Logger;
+  readonly encryption: KeyRing | undefined;
 }
 
 /** One attempt to rehearse. */
@@ -50,6 +57,8 @@ export type RehearsalOutcome =
 export interface Rehearsal<Tx> {
   readonly database: Database<Tx>;
   readonly schema: string;
+  /** Keys that open encrypted payloads. */
+  readonly encryption: KeyRing | undefined;
   /** Subscriptions of this worker that receive the event. */
   subscriptionsOf(event: string): readonly string[];
   /** The retry policy of the handler for this message; undefined where there is no handler. */
@@ -82,6 +91,10 @@ class WorkerRehearsal<Tx> implements Rehearsal<Tx> {
 
   get schema(): string {
     return this.#parts.schema;
+  }
+
+  get encryption(): KeyRing | undefined {
+    return this.#parts.encryption;
   }
 
   subscriptionsOf(event: string): readonly string[] {
@@ -131,6 +144,7 @@ class WorkerRehearsal<Tx> implements Rehearsal<Tx> {
         readCheckpoint: () => Promise.resolve(input.checkpoint),
         progress: { write: (report) => Promise.resolve(input.onProgress?.(report)) },
         batches: this.#batches,
+        encryption: this.#parts.encryption,
       },
       {
         envelope,

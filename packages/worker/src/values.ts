@@ -4,6 +4,8 @@ import {
   decodePayload,
   type Envelope,
   issuesAt,
+  type KeyRing,
+  openPayload,
   PayloadError,
   payloadBytesMax,
   validateValue,
@@ -23,14 +25,22 @@ type Checked = Pick<
 >;
 
 /**
- * The payload as the handler gets it.
+ * The payload as the handler gets it: opened, parsed, brought up to the handler's version, and accepted
+ * by its schema.
  *
+ * @param encryption keys that open it, where it is encrypted
  * @throws PayloadError
  */
-export async function payloadOf(registration: Checked, envelope: Envelope): Promise<unknown> {
+export async function payloadOf(
+  registration: Checked,
+  envelope: Envelope,
+  encryption: KeyRing | undefined,
+): Promise<unknown> {
   const { name, payload: schema } = registration;
   if (envelope.payloadBase64) throw new PayloadError(name, [{ path: "", message: "is not text" }]);
-  const decoded = decodePayload(envelope.payload, payloadBytesMax);
+  const opened = openPayload(encryption, envelope, envelope.payload);
+  if (opened.issues !== undefined) throw new PayloadError(name, opened.issues);
+  const decoded = decodePayload(opened.text, payloadBytesMax);
   if (decoded.issues !== undefined) throw new PayloadError(name, decoded.issues);
   const valid = await validateValue(schema, upcast(registration, envelope.version, decoded.value));
   if (valid.issues !== undefined) throw new PayloadError(name, valid.issues);

@@ -16,6 +16,7 @@ import {
   names,
   topologyOf,
 } from "@waybill/rabbitmq";
+import { authenticityOf } from "./authenticity.ts";
 import { Batches } from "./batch/batches.ts";
 import { readCheckpoint } from "./checkpoints.ts";
 import { Claims } from "./claims.ts";
@@ -197,6 +198,7 @@ export class WorkerRun<Tx> {
         readCheckpoint: (job) => readCheckpoint(store, this.#gate, job),
         progress: new ProgressWriter(store, logger, (jobId) => this.#news.changed(jobId)),
         batches: this.#batches,
+        encryption: options.encryption,
       },
       settlements,
       news: this.#news,
@@ -309,6 +311,7 @@ export class WorkerRun<Tx> {
       queue,
       decoder: settings?.decoder ?? "json",
       untypedJob: settings?.untypedJob ?? registry.singleJobOf(queue.name),
+      authenticity: authenticityOf(queue.name, options, registry),
       registry,
       claims: this.#claims,
       parking: this.#parking,

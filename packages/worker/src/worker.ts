@@ -136,6 +136,7 @@ class WaybillWorker<Tx> implements Worker<Tx> {
       database: this.#database,
       schema: this.#options.schema,
       logger: this.#options.logger,
+      encryption: this.#options.encryption,
     });
   }
 

@@ -62,6 +62,10 @@ worker.handle(defineJob({ name: "plain", queue: "work", payload, retry }), async
   console.log(`run plain ${job.id}`);
   await job.transaction((tx) => writeEffect(tx, job));
 });
+worker.handleInTransaction(
+  defineJob({ name: "strict", queue: "work", payload: z.strictObject({ n: z.int() }), retry }),
+  (job, tx) => writeEffect(tx, job),
+);
 worker.handle(defineJob({ name: "poison", queue: "work", payload, retry }), () => {
   console.log("run poison");
   process.kill(process.pid, "SIGKILL");

@@ -44,6 +44,7 @@ export function addRelayCommand(root: CommandUnknownOpts, program: Program): voi
           outboxRetentionMs: settings.outboxRetentionMs,
           inboxRetentionMs: settings.inboxRetentionMs,
           historyRetentionMs: settings.historyRetentionMs,
+          signing: settings.signing,
         });
         const ready = await waitForServices({
           databaseUrl: settings.relayDatabaseUrl,

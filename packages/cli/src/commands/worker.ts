@@ -9,7 +9,8 @@ import { loadWorker } from "../worker-module.ts";
 
 const help = `
 The module exports \`worker\`: what createWorker returned, or a function
-({ databaseUrl, broker, schema, logger, name, graceMs }) => createWorker({ … }).
+({ databaseUrl, broker, schema, logger, name, graceMs, signing, encryption }) =>
+createWorker({ … }).
 TypeScript runs as it is. SIGTERM and SIGINT drain; a second signal hands running jobs back without
 waiting for them; a third ends at once. It also ends, with exit code 0, when it is told to restart
 (waybill workers restart) or has reached a limit of its option recycle: run it under a supervisor.`;
@@ -41,6 +42,8 @@ export function addWorkerCommand(root: CommandUnknownOpts, program: Program): vo
           logger,
           name: settings.name,
           graceMs: settings.graceMs,
+          signing: settings.signing,
+          encryption: settings.encryption,
         });
         await using running = worker;
         const ready = await waitForServices({

@@ -18,7 +18,7 @@ told as materialized (
     case
       when r.failure_class is null then false
       when d.settings -> 'classes' ? r.failure_class then true
-      when r.failure_class not in ('crashed', 'expired', 'no_handler', 'undecodable') then false
+      when r.failure_class not in ('crashed', 'expired', 'no_handler', 'undecodable', 'unauthentic') then false
     end as failed
   from jsonb_to_recordset($1::jsonb) as r (
     dependency text, failure_class text, age_ms double precision, attempts integer

@@ -1,5 +1,6 @@
 -- Redrives a failed job from its dead letter: a fresh series of attempts, dispatched at once. Of two
--- calls at the same time the second waits for the first one's row and then finds nothing to do.
+-- calls at the same time the second waits for the first one's row and then finds nothing to do. What was
+-- refused as unauthentic is no job: run again, it would bear the relay's signature.
 -- 1: id, 2: queue, 3: actor, 4: reason.
 -- Plan: inbox_pkey, dead_letter_pkey. Caller: jobs.ts.
 with input as materialized (
@@ -16,7 +17,11 @@ revived as (
   where i.id = n.id
     and i.queue = n.queue
     and i.state = 'failed'
-    and exists (select from waybill.dead_letter as d where d.id = n.id and d.queue = n.queue)
+    and exists (
+      select
+      from waybill.dead_letter as d
+      where d.id = n.id and d.queue = n.queue and d.failure_class <> 'unauthentic'
+    )
   returning i.id, i.queue, i.dispatch
 ),
 taken as (
