@@ -34,7 +34,7 @@ import {
   optional,
   textRule,
 } from "./check-options.ts";
-import { operatingError, queueFullError, sqlStateOf } from "./database-errors.ts";
+import { gotNoConnection, operatingError, queueFullError, sqlStateOf } from "./database-errors.ts";
 import {
   checkEnqueueOptions,
   type EnqueueOptions,
@@ -181,6 +181,7 @@ function enqueueError(schema: string, error: unknown, uncertain: string | undefi
 function isAmbiguous(error: unknown): boolean {
   const state = sqlStateOf(error);
   if (state !== undefined) return state.startsWith("08") || state.startsWith("57P0");
+  if (gotNoConnection(error)) return false;
   // A mistake in code, ours, the layer's or the caller's, was never sent.
   if (error instanceof TypeError || error instanceof RangeError) return false;
   const code =
