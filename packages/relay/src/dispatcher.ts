@@ -14,6 +14,7 @@ import {
   type PublishOutcome,
 } from "@waybill/rabbitmq";
 import type { Destinations } from "./destinations.ts";
+import type { RelayFailpointHook } from "./internals.ts";
 import { messageOf, type Outbound, SendQueue } from "./outbound.ts";
 import { type LedgerPage, PageLedger } from "./page-ledger.ts";
 import { isMissingExchange, parkedDispatch } from "./parking.ts";
@@ -39,7 +40,7 @@ export interface DispatcherOptions {
   readonly store: RelayStore;
   readonly logger: Logger;
   readonly random: () => number;
-  readonly failpoint: (name: string) => void;
+  readonly failpoint: RelayFailpointHook;
   readonly counts: PublishCounts;
   /** Called when everything up to a cursor is settled. */
   readonly onSettled: (cursor: Cursor, hadRows: boolean) => void;
@@ -115,6 +116,7 @@ export class Dispatcher {
     if (first !== undefined) this.#oldest.set(page, first.created_at);
     this.#queue.add(rows.map((row) => ({ row, page, ordinal: this.#ordinal++ })));
     this.#advance();
+    if (rows.length > 0) this.#options.failpoint("relay.beforePublish");
     this.pump();
     if (rows.length > 0) this.#options.failpoint("relay.afterPublish");
     return page;

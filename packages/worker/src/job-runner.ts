@@ -304,6 +304,8 @@ export class JobRunner<Tx> {
     await this.#environment.internals.failpoint("worker.beforeAck");
     if (state === "lost") holding.requeue();
     else holding.ack();
+    // Gathered with others, the ack is not with the broker yet.
+    await this.#environment.internals.failpoint("worker.afterAck");
   }
 
   /** The database will never accept what we have to say, or the worker has stopped. */
