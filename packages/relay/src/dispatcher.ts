@@ -44,7 +44,7 @@ export interface DispatcherOptions {
   readonly counts: PublishCounts;
   /** Called when everything up to a cursor is settled. */
   readonly onSettled: (cursor: Cursor, hadRows: boolean) => void;
-  /** Called when a row cannot be parked. */
+  /** Called when a row cannot be parked, or followed to its end. */
   readonly onFailed: (error: unknown) => void;
   /** Called with jobs of slots that the broker did not take, when they are parked. */
   readonly onParked: (rows: readonly OutboxRow[]) => void;
@@ -161,6 +161,15 @@ export class Dispatcher {
   #settled({ key: outbound }: OutgoingMessage<Outbound>, outcome: PublishOutcome): void {
     // What is on its way at the end is read again by the next term.
     if (this.#closed) return;
+    try {
+      this.#follow(outbound, outcome);
+    } catch (error) {
+      // Its page would never be settled, and the position would stay before it for as long as the term.
+      this.#options.onFailed(error);
+    }
+  }
+
+  #follow(outbound: Outbound, outcome: PublishOutcome): void {
     const { counts, failpoint } = this.#options;
     switch (outcome.status) {
       case "confirmed":
@@ -208,14 +217,15 @@ export class Dispatcher {
       parked: { ...parked, detail: cleanText(parked.detail, 1_000) },
     });
     if (isMissingExchange(outcome.reason) && outbound.row.kind !== "route") destinations.doubt();
-    this.#parking ??= this.#parkAll().finally(() => {
-      this.#parking = undefined;
-    });
+    this.#parking ??= this.#parkAll()
+      .catch((error: unknown) => this.#options.onFailed(error))
+      .finally(() => {
+        this.#parking = undefined;
+      });
   }
 
   async #parkAll(): Promise<void> {
-    const { destinations, store, epoch, counts, logger, failpoint, onFailed, onParked } =
-      this.#options;
+    const { destinations, store, epoch, counts, logger, failpoint, onParked } = this.#options;
     // Outcomes come in bursts.
     await new Promise<void>((resolve) => setImmediate(resolve));
     while (this.#refused.length > 0 && !this.#closed) {
@@ -224,15 +234,10 @@ export class Dispatcher {
         parked.reason === "unroutable" && outbound.row.queue !== null ? [outbound.row.queue] : [],
       );
       await destinations.repair(returned);
-      try {
-        await store.park(
-          epoch,
-          batch.map(({ parked }) => parked),
-        );
-      } catch (error) {
-        onFailed(error);
-        return;
-      }
+      await store.park(
+        epoch,
+        batch.map(({ parked }) => parked),
+      );
       failpoint("relay.afterPark");
       this.#refused.splice(0, batch.length);
       counts.parked += batch.length;
