@@ -31,8 +31,9 @@ export default defineConfig({
         test: {
           name: "integration",
           include: ["test/**/*.test.ts"],
-          // The first two have lockfiles and configurations of their own; the last three need no services.
+          // Of others: of the project "faults", with lockfiles and configurations of their own, without services.
           exclude: [
+            "test/faults/**",
             "test/data-layers/**",
             "test/interop/**",
             "test/model/**",
@@ -45,6 +46,20 @@ export default defineConfig({
           // Machines are shared: a deadline here is for what hangs, not for what is slow.
           testTimeout: 120_000,
           hookTimeout: 60_000,
+        },
+      },
+      {
+        ...sources,
+        test: {
+          name: "faults",
+          include: ["test/faults/**/*.test.ts"],
+          globalSetup: ["test/support/global-setup.ts"],
+          execArgv: ["--conditions=@waybill/source"],
+          // Minutes of kills and outages each: what takes longer than 20 s is here and not in "integration".
+          testTimeout: 600_000,
+          hookTimeout: 60_000,
+          // Each case of the crash matrix has processes of its own.
+          maxConcurrency: 3,
         },
       },
     ],

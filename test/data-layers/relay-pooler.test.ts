@@ -4,7 +4,7 @@ import { enqueue, isDrained, startHouse } from "../relay/support.ts";
 import { eventually } from "../support/index.ts";
 import { startPgBouncer } from "./pgbouncer.ts";
 
-test("A35: a relay behind a transaction pooler polls, fires timers and publishes everything once, byte for byte", async () => {
+test("A35, E9: a relay behind a transaction pooler polls, fires timers and publishes everything once, byte for byte", async () => {
   await using house = await startHouse();
   await using pooler = await startPgBouncer(house.database.url);
   await house.declare("email");

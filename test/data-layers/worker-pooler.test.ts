@@ -7,7 +7,7 @@ import { createPool, eventually } from "../support/index.ts";
 import { startApp, writeEffect } from "../worker/support/start-app.ts";
 import { startPgBouncer } from "./pgbouncer.ts";
 
-test("a worker behind a transaction pooler runs, retries and dead-letters as on a direct connection", async () => {
+test("E9: a worker behind a transaction pooler runs, retries and dead-letters as on a direct connection", async () => {
   await using app = await startApp();
   await using pooler = await startPgBouncer(app.database.url);
   const payload = z.object({ n: z.int() });

@@ -122,7 +122,7 @@ test("the jobs of a killed worker's batch run elsewhere once more, and each effe
   await eventually(async () => expect(await app.courier.depth("waybill.work")).toBe(0));
 });
 
-test("a job that kills its worker is dead-lettered as crashed in the end, and its neighbours of the batch are done", async () => {
+test("F2: a job that kills its worker is dead-lettered as crashed in the end, and its neighbours of the batch are done", async () => {
   await using app = await startApp();
   const others = await enqueueAll(app, "killer", 6);
   const killer = await app.send("killer", { kill: true });

@@ -23,7 +23,7 @@ async function killAll(app: App, spans: Spans, kills: number): Promise<void> {
 
 // Starts a dozen processes.
 test(
-  "with relays and workers killed, no key exceeds its limit, each ordering key runs one at a time in commit order, and no slot is left",
+  "B4, D1: with relays and workers killed, no key exceeds its limit, each ordering key runs one at a time in commit order, and no slot is left",
   { timeout: 300_000 },
   async () => {
     await using app = await startApp();

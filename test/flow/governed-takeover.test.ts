@@ -13,7 +13,7 @@ async function finish(flow: Flow, ids: readonly string[]): Promise<void> {
   await eventually(async () => expect(await flow.leftovers()).toEqual(nothing));
 }
 
-test("a relay killed between the slots and their messages loses nothing, and its successor sends them", async () => {
+test("B4: a relay killed between the slots and their messages loses nothing, and its successor sends them", async () => {
   await using flow = await startFlow({ keys: { concurrency: 2 } });
   await flow.startWorker((job) => flow.note(job));
   const ids = await flow.enqueue(30, (n) => ({ concurrencyKey: `k${n % 3}` }));
@@ -27,7 +27,7 @@ test("a relay killed between the slots and their messages loses nothing, and its
   expect(flow.mostAtOnce(({ key }) => key)).toBeLessThanOrEqual(2);
 });
 
-test("a relay killed after a confirm and before its page is settled runs nothing twice and leaves no slot", async () => {
+test("B4: a relay killed after a confirm and before its page is settled runs nothing twice and leaves no slot", async () => {
   await using flow = await startFlow({ keys: {}, order: {} });
   await flow.startWorker((job) => flow.note(job));
   const ids = await flow.enqueue(30, (n) => ({ orderingKey: `o${n % 3}` }));
@@ -42,7 +42,7 @@ test("a relay killed after a confirm and before its page is settled runs nothing
   }
 });
 
-test("a relay killed before it saves its position makes no job wait twice", async () => {
+test("B4: a relay killed before it saves its position makes no job wait twice", async () => {
   await using flow = await startFlow({ keys: { concurrency: 1 } });
   const ids = await flow.enqueue(20, () => ({ concurrencyKey: "k" }));
   await flow.startWorker((job) => flow.note(job));

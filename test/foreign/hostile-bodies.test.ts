@@ -5,7 +5,7 @@ import { hostileBodies } from "./hostile-bodies.ts";
 
 const jobs = { emails: [welcome.name] };
 
-test("each of 200 hostile bodies runs as JSON or is dead-lettered with its bytes, and the worker lives on", async () => {
+test("F3: each of 200 hostile bodies runs as JSON or is dead-lettered with its bytes, and the worker lives on", async () => {
   await using foreign = await startForeignLine({ jobs });
   expect(hostileBodies).toHaveLength(200);
 

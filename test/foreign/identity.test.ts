@@ -44,7 +44,7 @@ test("a UUID as message id is the job: once in each queue, in whatever form it i
   expect(await foreign.handled("letters.welcome")).toHaveLength(1);
 });
 
-test("a message that is sent twice with one id, UUID or not, has one effect", async () => {
+test("C11: a message that is sent twice with one id, UUID or not, has one effect", async () => {
   await using foreign = await startForeignLine();
 
   for (const messageId of ["order-42", uuid]) {
@@ -96,7 +96,7 @@ test("forged headers of Waybill's and of the broker's decide nothing", async () 
   ]);
 });
 
-test("types named like members of every object have no handler and are parked", async () => {
+test("H1: types named like members of every object have no handler and are parked", async () => {
   await using foreign = await startForeignLine();
   const types = ["constructor", "__proto__", "toString", "hasOwnProperty"];
 

@@ -131,6 +131,7 @@ export class RelayWorld {
       connection,
       destinations,
       names: names("waybill"),
+      signing: undefined,
       confirmTimeoutMs: 10_000,
       random: half,
       counts: { published: 0, republished: 0, parked: 0 },

@@ -46,7 +46,7 @@ test("marked before confirmed: a row whose confirm is lost is not relayed, and i
   expect(ran).toEqual([1, 2]);
 });
 
-test("unroutable counted as published: a returned message is parked with its reason and runs once a queue takes it", async () => {
+test("C4: unroutable counted as published: a returned message is parked with its reason and runs once a queue takes it", async () => {
   await using line = await startLine();
   line.startRelay({
     broker: { url: line.vhost.url, prefix: line.vhost.prefix, topology: "off" },
@@ -88,7 +88,7 @@ test("an outage exhausts a retry counter: a broker that refuses for a while park
   await relay.stop();
 });
 
-test("not in the caller's transaction, silently: a pool is refused, by name and by type", async () => {
+test("A4: not in the caller's transaction, silently: a pool is refused, by name and by type", async () => {
   await using line = await startLine();
 
   // @ts-expect-error a pool is not a transaction
@@ -130,7 +130,7 @@ test("a poison row blocks the head: its neighbours are published while it waits 
   expect(parked[0]?.detail).toContain("no.such.exchange");
 });
 
-test("follow-up published from the handler: a handler that fails after enqueueing leaves no follow-up", async () => {
+test("G6: follow-up published from the handler: a handler that fails after enqueueing leaves no follow-up", async () => {
   await using line = await startLine();
   const followUp = defineJob({ name: "fault.follow", queue: "follow", payload: z.object({}) });
   let failures = 0;

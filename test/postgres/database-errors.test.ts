@@ -14,7 +14,7 @@ const errorOf = (failing: Promise<unknown>): Promise<unknown> =>
     (error: unknown) => error,
   );
 
-test("a serialization failure passes through unchanged, and the transaction can be run again (A5)", async () => {
+test("A5: a serialization failure passes through unchanged, and the transaction can be run again", async () => {
   await using app = await startApplication();
   await app.pool.query("insert into orders (note) values ('a')");
   const { promise: bothRead, resolve } = Promise.withResolvers<void>();
@@ -40,7 +40,7 @@ test("a serialization failure passes through unchanged, and the transaction can 
   expect(await app.count("waybill.outbox")).toBe(2);
 });
 
-test("a deadlock passes through unchanged (A5)", async () => {
+test("A5: a deadlock passes through unchanged", async () => {
   await using app = await startApplication();
   await app.pool.query("insert into orders (note) values ('a'), ('b')");
   const { promise: bothHold, resolve } = Promise.withResolvers<void>();
@@ -61,7 +61,7 @@ test("a deadlock passes through unchanged (A5)", async () => {
   expect(await app.count("waybill.outbox")).toBe(1);
 });
 
-test("producers in parallel that also write in one order never deadlock on the outbox", async () => {
+test("A5: producers in parallel that also write in one order never deadlock on the outbox", async () => {
   await using app = await startApplication();
   await app.pool.query("insert into orders (note) select 'a' from generate_series(1, 5)");
 
@@ -78,7 +78,7 @@ test("producers in parallel that also write in one order never deadlock on the o
   expect(await app.count("waybill.outbox")).toBe(100);
 });
 
-test("an enqueue in a transaction that has failed before says so", async () => {
+test("A4: an enqueue in a transaction that has failed before says so", async () => {
   await using app = await startApplication();
 
   const error = await errorOf(
@@ -93,7 +93,7 @@ test("an enqueue in a transaction that has failed before says so", async () => {
   expect(sqlStateOf(error)).toBe("25P02");
 });
 
-test("a read-only server refuses an enqueue and a migration by name (A7)", async () => {
+test("A7: a read-only server refuses an enqueue and a migration by name", async () => {
   await using app = await startApplication();
   await app.pool.query(`alter database "${app.db.name}" set default_transaction_read_only = on`);
   const pool = createPool(app.db.url);
@@ -111,6 +111,26 @@ test("a read-only server refuses an enqueue and a migration by name (A7)", async
   await pool.end();
 });
 
+test("A7: an enqueue that gets no connection of an exhausted pool fails in the pool's time, and no job comes later", async () => {
+  await using app = await startApplication();
+  const pool = createPool(app.db.url, 2);
+  const outbox = createOutbox({ database: pgDatabase(pool) });
+  const taken = [await pool.connect(), await pool.connect()];
+  pool.options.connectionTimeoutMillis = 50;
+
+  const alone = await errorOf(outbox.enqueue(pool, anyJob, 1, { autocommit: true }));
+  const within = await errorOf(pgDatabase(pool).transaction((tx) => outbox.enqueue(tx, anyJob, 1)));
+  for (const client of taken) client.release();
+  const { jobId } = await outbox.enqueue(pool, anyJob, 2, { autocommit: true });
+
+  expect(alone).toBeInstanceOf(DatabaseUnavailableError);
+  expect((alone as Error).message).toMatch(/pool/);
+  // The pool is the caller's, and so is its error.
+  expect((within as Error).message).toMatch(/timeout exceeded when trying to connect/);
+  expect(await app.db.rows("select id from waybill.outbox")).toEqual([{ id: jobId }]);
+  await pool.end();
+});
+
 test("an enqueue without Waybill's tables says how to make them", async () => {
   await using db = await createTestDatabase();
   const database = pgDatabase(db.pool);
@@ -124,7 +144,7 @@ test("an enqueue without Waybill's tables says how to make them", async () => {
   );
 });
 
-test("a COMMIT whose reply is lost rejects; run again with its key, the job exists once (A2)", async () => {
+test("A2: a COMMIT whose reply is lost rejects; run again with its key, the job exists once", async () => {
   await using app = await startApplication();
   await using proxy = await startProxy(app.db.url);
   const pool = createPool(proxy.url(app.db.url), 2);
@@ -153,7 +173,7 @@ test("a COMMIT whose reply is lost rejects; run again with its key, the job exis
   await pool.end();
 });
 
-test("a COMMIT that never arrives leaves nothing, and run again it exists once (A2)", async () => {
+test("A2: a COMMIT that never arrives leaves nothing, and run again it exists once", async () => {
   await using app = await startApplication();
   await using proxy = await startProxy(app.db.url);
   const pool = createPool(proxy.url(app.db.url), 2);
@@ -169,7 +189,7 @@ test("a COMMIT that never arrives leaves nothing, and run again it exists once (
   await pool.end();
 });
 
-test("an autocommit enqueue whose reply is lost says that it cannot tell, with the job's id", async () => {
+test("A2: an autocommit enqueue whose reply is lost says that it cannot tell, with the job's id", async () => {
   await using app = await startApplication();
   await using proxy = await startProxy(app.db.url);
   const pool = createPool(proxy.url(app.db.url), 1);
@@ -190,7 +210,7 @@ test("an autocommit enqueue whose reply is lost says that it cannot tell, with t
   await pool.end();
 });
 
-test("a database that cannot be reached, or refuses the login, is named without its password", async () => {
+test("A7: a database that cannot be reached, or refuses the login, is named without its password", async () => {
   const unreachable = createPool("postgres://app:geheim@127.0.0.1:1/none");
   const outbox = createOutbox({ database: pgDatabase(unreachable) });
 

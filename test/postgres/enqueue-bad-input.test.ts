@@ -62,7 +62,7 @@ const badPayloads: readonly (readonly [name: string, payload: unknown, path: str
   ["multi-byte text over the limit", "é".repeat(131_072), "payload"],
 ];
 
-test("40 kinds of bad payloads are refused with job and path, and the transaction stays usable (A6)", async () => {
+test("A6: 40 kinds of bad payloads are refused with job and path, and the transaction stays usable", async () => {
   await using app = await startApplication();
   expect(badPayloads.length).toBeGreaterThanOrEqual(40);
 
@@ -209,7 +209,7 @@ test.each(badOptions)("%s is refused before any SQL", async (_name, options, err
   expect(statements).toEqual([]);
 });
 
-test("200 hostile names reach no statement and leave no object behind (A42)", async () => {
+test("A42: 200 hostile names reach no statement and leave no object behind", async () => {
   await using app = await startApplication();
   const parts = [
     "'",

@@ -41,7 +41,7 @@ test("a committed transaction stores its row and its job by one transaction", as
   ]);
 });
 
-test("a rolled back transaction enqueues nothing and wakes nobody", async () => {
+test("A3: a rolled back transaction enqueues nothing and wakes nobody", async () => {
   await using app = await startApplication();
   await using listener = await listen(app.db.url);
 
@@ -62,7 +62,7 @@ test("a rolled back transaction enqueues nothing and wakes nobody", async () => 
   expect(listener.payloads).toEqual(["end"]);
 });
 
-test("a savepoint that is rolled back takes its jobs along and leaves the others", async () => {
+test("A3: a savepoint that is rolled back takes its jobs along and leaves the others", async () => {
   await using app = await startApplication();
 
   await app.database.transaction(async (tx) => {
@@ -76,7 +76,7 @@ test("a savepoint that is rolled back takes its jobs along and leaves the others
   expect(await app.payloads()).toEqual(['"before"', '"after"']);
 });
 
-test("a job is visible to others only after its commit (A41)", async () => {
+test("A41: a job is visible to others only after its commit", async () => {
   await using app = await startApplication();
 
   const seen = await app.database.transaction(async (tx) => {
@@ -88,7 +88,7 @@ test("a job is visible to others only after its commit (A41)", async () => {
   expect(await app.count("waybill.outbox")).toBe(1);
 });
 
-test("what is not a transaction is refused, and nothing is written", async () => {
+test("A4: what is not a transaction is refused, and nothing is written", async () => {
   await using app = await startApplication();
   await using client = await connect(app.db.url);
   const outbox = app.outbox as unknown as {
@@ -104,7 +104,7 @@ test("what is not a transaction is refused, and nothing is written", async () =>
   expect(await app.count("waybill.outbox")).toBe(0);
 });
 
-test("autocommit enqueues on a pool or a client without a transaction", async () => {
+test("A4: autocommit enqueues on a pool or a client without a transaction", async () => {
   await using app = await startApplication();
   await using client = await connect(app.db.url);
 

@@ -137,7 +137,7 @@ test("a retry redrives a failed job with its payload, a fresh series of attempts
   expect(await app.count("waybill.dead_letter")).toBe(0);
 });
 
-test("of retries at the same time one dispatches, and the others are told the state", async () => {
+test("F7: of retries at the same time one dispatches, and the others are told the state", async () => {
   await using app = await startApplication();
 
   for (let round = 0; round < 10; round += 1) {

@@ -47,7 +47,7 @@ test("a new schema gets every migration once, with its hash, and is only read th
   ).toEqual(migrations.map(({ version, name, hash }) => ({ version, name, hash })));
 });
 
-test("eight migrators at once on clients and pools run each migration once (H4)", async () => {
+test("H4: eight migrators at once on clients and pools run each migration once", async () => {
   await using db = await createTestDatabase({ poolSize: 8 });
 
   const results = await Promise.all(Array.from({ length: 8 }, () => migrate(db.pool)));
@@ -72,7 +72,7 @@ test("schemas live side by side in one database, also with a reserved word as na
   }
 });
 
-test("a migrator that is killed in the middle leaves whole migrations only, and the next one goes on (H4)", async () => {
+test("H4: a migrator that is killed in the middle leaves whole migrations only, and the next one goes on", async () => {
   await using db = await createTestDatabase();
   await migrate(db.pool, { schema: "other" });
 
@@ -169,7 +169,7 @@ test("a user without the privilege is told what to do, and one who owns the sche
   }
 });
 
-test("a table that somebody else holds ends the wait after a while, with nothing changed", async () => {
+test("H4: a table that somebody else holds ends the wait after a while, with nothing changed", async () => {
   await using db = await createTestDatabase();
   await migrate(db.pool);
   await db.pool.query("delete from waybill.migration where version = $1", [latest]);

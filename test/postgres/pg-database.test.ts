@@ -66,7 +66,7 @@ test("work that ends the transaction in a way that is not seen is told at the en
   expect(await database.transaction(pidOf)).not.toBe(first);
 });
 
-test("a statement's error that was swallowed is no success (A34)", async () => {
+test("A34: a statement's error that was swallowed is no success", async () => {
   await using db = await createTestDatabase({ poolSize: 1 });
   await db.pool.query("create table t (n int)");
   const database = pgDatabase(db.pool);
@@ -100,7 +100,7 @@ test("a client is of no use once its transaction has ended, and cannot be releas
   await expect(kept[0]?.query("select 1")).rejects.toThrow(/it has ended/);
 });
 
-test("a session that the server ends, idle or in a transaction, ends no process and no pool (A33, P6)", async () => {
+test("A33, P6: a session that the server ends, idle or in a transaction, ends no process and no pool", async () => {
   await using db = await createTestDatabase({ poolSize: 3 });
   // A pool without any listener on its clients: the adapter alone has to keep the process alive.
   const pool = new Pool({ connectionString: db.url, max: 3 });
@@ -125,7 +125,7 @@ test("a session that the server ends, idle or in a transaction, ends no process 
   await pool.end();
 });
 
-test("idle_in_transaction_session_timeout during the work rejects the transaction and discards the client (P6)", async () => {
+test("P6: idle_in_transaction_session_timeout during the work rejects the transaction and discards the client", async () => {
   await using db = await createTestDatabase();
   const pool = new Pool({ connectionString: db.url, max: 1 });
   const database = pgDatabase(pool);

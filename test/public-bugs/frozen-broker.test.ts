@@ -6,7 +6,7 @@ import { eventually } from "../support/index.ts";
 import { startLine } from "../support/line.ts";
 import { consuming, createLedger, look, queue, sentinel, writeEffect } from "./support.ts";
 
-test("A12: relay and workers notice a frozen broker by themselves, and after it thaws each consumes once and nothing is lost", async () => {
+test("A12, C8: relay and workers notice a frozen broker by themselves, and after it thaws each consumes once and nothing is lost", async () => {
   await using server = await startPrivateRabbitmq();
   await using line = await startLine({
     vhost: { rabbitmqUrl: server.url, managementUrl: server.managementUrl },

@@ -37,7 +37,7 @@ async function holdingsOf(worker: TestProcess): Promise<Holdings> {
   return JSON.parse(worker.stdout.at(-1) ?? "") as Holdings;
 }
 
-test("A38: thirty thousand jobs leave no signal, listener, timer or memory behind in the worker", async () => {
+test("A38, G4: thirty thousand jobs leave no signal, listener, timer or memory behind in the worker", async () => {
   await using line = await startLine();
   line.startRelay();
   await using worker = await startProcess(

@@ -140,7 +140,7 @@ test("A16: a unique job whose worker died in its only attempt ends as failed, an
   expect(await effectsOf(line, next.jobId)).toBe(1);
 });
 
-test("A17: a handler that blocks the event loop for several leases keeps its job, runs once, is named in the log, and its worker goes on", async () => {
+test("A17, G2: a handler that blocks the event loop for several leases keeps its job, runs once, is named in the log, and its worker goes on", async () => {
   await using line = await startLine();
   await createLedger(line);
   line.startRelay();

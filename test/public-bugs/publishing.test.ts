@@ -54,7 +54,7 @@ test("A01: rows whose connection is reset before any confirm are published again
   expect([...reset, ...silent].filter((id) => (copies.get(id) ?? 0) < 2)).toEqual([]);
 });
 
-test("A05: with three relays, slow links and kills, each key's jobs are published in the order of their commits", async () => {
+test("A05, B3, J5: with three relays, slow links and kills, each key's jobs are published in the order of their commits", async () => {
   const seed = seedOf("A05");
   const random = randomFrom(seed);
   await using house = await startHouse({ database: { poolSize: 20 } });

@@ -138,7 +138,7 @@ test("A21: a job that is cancelled while its COMMIT fails ends once as cancelled
   expect(await line.database.rows("select from waybill.dead_letter")).toEqual([]);
 });
 
-test("A22: a dead letter that is retried runs once more, closes, and stays closed over restarts; a second retry is refused", async () => {
+test("A22, F7: a dead letter that is retried runs once more, closes, and stays closed over restarts; a second retry is refused", async () => {
   await using line = await startLine();
   await createLedger(line);
   const fixed = defineJob({ name: "fixed", queue, payload, retry });
@@ -176,7 +176,7 @@ test("A22: a dead letter that is retried runs once more, closes, and stays close
   await expect(line.jobs.retry(jobId)).rejects.toThrow(InvalidTransitionError);
 });
 
-test("A24: while the store of dead letters is down the delivery of a failed job stays unsettled, and afterwards there is one dead letter", async () => {
+test("A24, F4: while the store of dead letters is down the delivery of a failed job stays unsettled, and afterwards there is one dead letter", async () => {
   await using server = await startPrivatePostgres();
   await using line = await startLine({ database: { serverUrl: server.url } });
   await using proxy = await startProxy(line.vhost.url);

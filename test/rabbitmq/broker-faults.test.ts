@@ -53,7 +53,7 @@ async function setUp(
 const range = (count: number): readonly string[] =>
   Array.from({ length: count }, (_, index) => `m${index}`);
 
-test("C7 R13 a killed broker loses nothing that was confirmed, and publisher and consumer come back by themselves", async () => {
+test("C7, R13: a killed broker loses nothing that was confirmed, and publisher and consumer come back by themselves", async () => {
   const seen = new Set<string>();
   await using env = await setUp("killed", 10_000, {
     onDelivery: (delivery) => {
@@ -95,7 +95,7 @@ async function frozenBroker(): Promise<AsyncDisposable> {
   return { [Symbol.asyncDispose]: () => broker.kill("SIGCONT") };
 }
 
-test("C8 A12 a frozen broker is noticed by the confirm timeout, and one consumer is back after it thaws", async () => {
+test("C8, A12: a frozen broker is noticed by the confirm timeout, and one consumer is back after it thaws", async () => {
   await using env = await setUp("frozen", 500);
   const { publishing, publisher, held, to, consuming } = env;
 
@@ -115,7 +115,7 @@ test("C8 A12 a frozen broker is noticed by the confirm timeout, and one consumer
   expect(depth?.consumers).toBe(1);
 }, 60_000);
 
-test("C6 A02 R14 an alarm holds publishing back while consuming goes on, and what was written is confirmed afterwards", async () => {
+test("C6, A02, R14: an alarm holds publishing back while consuming goes on, and what was written is confirmed afterwards", async () => {
   await using env = await setUp("alarm");
   const { publishing, consuming, publisher, held, to } = env;
   for (const id of range(10)) publisher.publish(to(id));
@@ -139,7 +139,7 @@ test("C6 A02 R14 an alarm holds publishing back while consuming goes on, and wha
   expect(publishing.generation).toBe(1);
 }, 60_000);
 
-test("A02 closing while the broker blocks ends with an outcome for everything", async () => {
+test("A02: closing while the broker blocks ends with an outcome for everything", async () => {
   await using env = await setUp("stopped");
   const { publishing, publisher, to } = env;
   await broker.ctl("set_vm_memory_high_watermark", "0.00001");

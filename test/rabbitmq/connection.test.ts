@@ -169,7 +169,7 @@ test("a call that the broker does not answer ends the connection instead of hang
   expect(await queueDepth(connection, "no-such-queue")).toBeUndefined();
 });
 
-test("A12 a broker that falls silent is noticed by the missing heartbeat", async () => {
+test("A12: a broker that falls silent is noticed by the missing heartbeat", async () => {
   await using proxy = await startProxy(inject("rabbitmqUrl"));
   await using connection = createBrokerConnection({
     url: proxy.url(inject("rabbitmqUrl")),

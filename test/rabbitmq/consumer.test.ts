@@ -102,7 +102,7 @@ test("a delivery carries the message as plain values", async () => {
   });
 });
 
-test("A10 D5 only completed deliveries are gone when the connection dies", async () => {
+test("A10, D5: only completed deliveries are gone when the connection dies", async () => {
   await using env = await setUp();
   await env.fill(20);
   const first = holdingConsumer(env.connection, env.queue, { prefetch: 20 });
@@ -125,7 +125,7 @@ test("A10 D5 only completed deliveries are gone when the connection dies", async
   expect(await ready(env.admin, env.queue)).toBe(0);
 });
 
-test("A09 D4 a settlement after a reconnect does nothing, and the new channel stays open", async () => {
+test("A09, D4: a settlement after a reconnect does nothing, and the new channel stays open", async () => {
   await using env = await setUp();
   await env.fill(3);
   await using held = holdingConsumer(env.connection, env.queue);
@@ -174,7 +174,7 @@ test("a requeued delivery comes back marked, a dead-lettered one goes to the dea
   await eventually(async () => (await ready(env.admin, env.deadLetterQueue)) === 1);
 });
 
-test("D3 a channel that the broker closes takes no other channel along, and its consumer comes back", async () => {
+test("D3: a channel that the broker closes takes no other channel along, and its consumer comes back", async () => {
   await using env = await setUp();
   await env.fill(2);
   const { connection, opened } = watchingChannels(env.connection);
@@ -194,7 +194,7 @@ test("D3 a channel that the broker closes takes no other channel along, and its 
   expect(env.connection.generation).toBe(1);
 });
 
-test("A11 D6 a consumer whose queue was deleted is back after the queue is declared again", async () => {
+test("A11, D6: a consumer whose queue was deleted is back after the queue is declared again", async () => {
   await using env = await setUp();
   await using held = holdingConsumer(env.connection, env.queue);
   await eventually(() => held.consumer.state === "consuming");
@@ -208,7 +208,7 @@ test("A11 D6 a consumer whose queue was deleted is back after the queue is decla
   expect(held.states).toEqual(["consuming", "waiting", "consuming"]);
 });
 
-test("D7 a consumer of a queue that does not exist has it declared and begins", async () => {
+test("D7: a consumer of a queue that does not exist has it declared and begins", async () => {
   await using env = await setUp();
   await onChannel(env.admin, (channel) => channel.deleteQueue(env.queue));
   let calls = 0;

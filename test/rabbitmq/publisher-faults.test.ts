@@ -28,7 +28,7 @@ async function setUp(options: Parameters<typeof recordingPublisher>[1] = {}) {
 const range = (count: number): readonly string[] =>
   Array.from({ length: count }, (_, index) => `m${index}`);
 
-test("A01 C1 a reset before any confirm makes every publish unknown, and publishing goes on after it", async () => {
+test("A01, C1: a reset before any confirm makes every publish unknown, and publishing goes on after it", async () => {
   await using env = await setUp();
   const { proxy, publisher, mail } = env;
   proxy.blackHole("in");
@@ -46,7 +46,7 @@ test("A01 C1 a reset before any confirm makes every publish unknown, and publish
   expect(await publisher.outcomeOf("again")).toEqual({ status: "confirmed" });
 });
 
-test("A01 a channel closed by the broker leaves no publish without outcome", async () => {
+test("A01: a channel closed by the broker leaves no publish without outcome", async () => {
   await using env = await setUp();
   const { publisher, mail } = env;
   const bad = { ...mail("bad"), exchange: "no-such-exchange" };
@@ -61,7 +61,7 @@ test("A01 a channel closed by the broker leaves no publish without outcome", asy
   expect(publisher.withStatus("confirmed")).toHaveLength(100);
 });
 
-test("C2 a half-open connection is given up after the confirm timeout", async () => {
+test("C2: a half-open connection is given up after the confirm timeout", async () => {
   await using env = await setUp({ confirmTimeoutMs: 300 });
   const { proxy, connection, publisher, mail } = env;
   proxy.blackHole();

@@ -37,7 +37,7 @@ test("each of many messages under multiple confirms gets one outcome, and the qu
   expect(queue.messageCount).toBe(5_000);
 });
 
-test("A03 a returned message is never confirmed, also between others and twice under one id", async () => {
+test("A03: a returned message is never confirmed, also between others and twice under one id", async () => {
   await using env = await setUp();
   const { at, publisher } = env;
   const messages = range(200).map((id, index) =>
@@ -61,7 +61,7 @@ test("A03 a returned message is never confirmed, also between others and twice u
   expect(await publisher.outcomeOf("original")).toEqual({ status: "confirmed" });
 });
 
-test("C5 a missing exchange refuses its own messages only", async () => {
+test("C5: a missing exchange refuses its own messages only", async () => {
   await using env = await setUp();
   const { at, connection, publisher } = env;
   const bad = new Set([17, 18, 60]);
@@ -101,7 +101,7 @@ test("a message that cannot be encoded is refused before it reaches its neighbou
   expect(publisher.withStatus("confirmed")).toEqual(["before", "after"]);
 });
 
-test("C3 a full queue nacks, with a reason", async () => {
+test("C3: a full queue nacks, with a reason", async () => {
   await using env = await setUp();
   const { connection, publisher } = env;
   const { queue } = await onChannel(connection, (channel) =>

@@ -51,7 +51,7 @@ test("an applied topology can be applied again, and a message finds its queue an
   }
 });
 
-test("A13 D7 a queue that exists with other arguments is reported with both values, and the others are declared", async () => {
+test("A13, D7: a queue that exists with other arguments is reported with both values, and the others are declared", async () => {
   await using env = await setUp();
   const queue = env.at.deadLetterQueueName("image");
   await onChannel(env.connection, (channel) =>

@@ -30,7 +30,7 @@ test("B9: a backlog of 60,000 rows is published page by page, in memory that doe
   expect(most).toBeLessThanOrEqual(2_500);
 }, 90_000);
 
-test("large payloads are read in pages of few bytes, so that no page holds more than the limit and one row", async () => {
+test("J3: large payloads are read in pages of few bytes, so that no page holds more than the limit and one row", async () => {
   await using house = await startHouse();
   await house.declare("email");
   await house.database.rows(backlog(120, 250_000));

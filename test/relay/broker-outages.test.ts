@@ -89,7 +89,7 @@ test("C2: a black hole is noticed by the relay's own confirm timeout, and everyt
   expect(await parkedIn(house)).toEqual([]);
 });
 
-test("a confirm whose answer is lost publishes the message again with the same identity", async () => {
+test("C1: a confirm whose answer is lost publishes the message again with the same identity", async () => {
   await using house = await startHouse();
   await using proxy = await startProxy(house.vhost.url);
   await house.declare("email");

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 
 import { eventually } from "../support/index.ts";
-import { enqueue, isDrained, startHouse } from "./support.ts";
+import { enqueue, isDrained, openTransaction, startHouse } from "./support.ts";
 
 const jobs = 300;
 const page = 50;
@@ -49,23 +49,58 @@ const harmless = {
   outOfOrder: [],
 };
 
-test("a relay killed after it published and before the confirm loses nothing", async () => {
+test("B4: a relay killed after it published and before the confirm loses nothing", async () => {
   expect(await killedAt("relay.afterPublish", 2)).toEqual(harmless);
 });
 
-test("a relay killed after a confirm and before its page is settled loses nothing", async () => {
+test("B4: a relay killed after a confirm and before its page is settled loses nothing", async () => {
   expect(await killedAt("relay.afterConfirm", 120)).toEqual(harmless);
 });
 
-test("a relay killed before it saves its position loses nothing", async () => {
+test("B4: a relay killed before it saves its position loses nothing", async () => {
   expect(await killedAt("relay.beforeSave", 1)).toEqual(harmless);
 });
 
-test("a relay killed after it saved its position in the middle of a window loses nothing", async () => {
+test("B4: a relay killed after it saved its position in the middle of a window loses nothing", async () => {
   expect(await killedAt("relay.afterSave", 1)).toEqual(harmless);
 });
 
-test("a relay killed after it parked a message and before it passed it loses nothing and doubles no timer", async () => {
+test("B4: a relay killed while its position is being saved loses nothing", async () => {
+  await using house = await startHouse();
+  await house.declare("email");
+  const collected = await house.collect("email");
+  const first = await house.spawnRelay();
+  const [before = ""] = await enqueue(house.database.pool, [{}]);
+  await eventually(() => collected.ids.includes(before));
+  await eventually(() => isDrained(house));
+
+  // The save waits for this lock: what becomes of it is open when the relay dies.
+  await using holder = await openTransaction(house.database.pool);
+  await holder.client.query("select from waybill.relay for update");
+  const ids = await enqueue(
+    house.database.pool,
+    Array.from({ length: 20 }, () => ({})),
+  );
+  await eventually(async () =>
+    expect(
+      await house.database.rows(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+           and query like '%window_snapshot =%'`,
+      ),
+    ).toHaveLength(1),
+  );
+  first.kill("SIGKILL");
+  await first.exited;
+  await holder.commit();
+  house.startRelay();
+
+  const [after = ""] = await enqueue(house.database.pool, [{}]);
+  await eventually(() => collected.ids.includes(after));
+  await eventually(() => isDrained(house));
+  expect(new Set(collected.ids)).toEqual(new Set([before, ...ids, after]));
+});
+
+test("B4: a relay killed after it parked a message and before it passed it loses nothing and doubles no timer", async () => {
   await using house = await startHouse();
   const unroutable = {
     broker: { url: house.vhost.url, prefix: house.vhost.prefix, topology: "check" as const },

@@ -7,7 +7,7 @@ import { createTestDatabase, eventually, startProxy } from "../support/index.ts"
 import { startPoolerLike } from "./pooler-like.ts";
 import { enqueue, isDrained, openTransaction, startHouse } from "./support.ts";
 
-test("A33: PostgreSQL killed and started again under load ends neither the relay nor any job", async () => {
+test("A33, E3: PostgreSQL killed and started again under load ends neither the relay nor any job", async () => {
   await using server = await startPrivatePostgres();
   await using house = await startHouse({ database: { serverUrl: server.url } });
   await house.declare("email");
@@ -60,7 +60,7 @@ test("a database that cannot be reached for a while is waited for, and the relay
   await eventually(() => expect(relay.it.status().lastError).toBeUndefined());
 });
 
-test("a save whose answer is lost repeats messages at most, and loses none", async () => {
+test("B6: a save whose answer is lost repeats messages at most, and loses none", async () => {
   await using house = await startHouse();
   await using proxy = await startProxy(house.database.url);
   await house.declare("email");
@@ -127,7 +127,7 @@ test("jobs enqueued without a hint are found by polling", async () => {
   await eventually(() => expect(collected.messages).toHaveLength(1));
 });
 
-test("behind a transaction pooler the relay polls, and publishes everything once", async () => {
+test("E9: behind a transaction pooler the relay polls, and publishes everything once", async () => {
   await using house = await startHouse();
   await using pooler = await startPoolerLike(house.database.url);
   await house.declare("email");

@@ -29,7 +29,7 @@ const createOldInbox = async (house: House): Promise<void> => {
   );
 };
 
-test("a job that runs for longer than the inbox remembers keeps its row, and its lease still fires when its worker dies", async () => {
+test("K1: a job that runs for longer than the inbox remembers keeps its row, and its lease still fires when its worker dies", async () => {
   await using house = await startHouse();
   await house.declare("email");
   const collected = await house.collect("email");

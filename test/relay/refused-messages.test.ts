@@ -26,7 +26,7 @@ const hurry = async (house: House): Promise<void> => {
   );
 };
 
-test("A03: messages without a binding are never marked sent; all of them arrive after the binding is back", async () => {
+test("A03, C4: messages without a binding are never marked sent; all of them arrive after the binding is back", async () => {
   await using house = await startHouse();
   const { prefix } = house.vhost;
   await house.declare("email");
@@ -57,7 +57,7 @@ test("A03: messages without a binding are never marked sent; all of them arrive 
   await eventually(async () => expect(await timersOf(house)).toEqual([]));
 });
 
-test("a queue that an operator deleted is declared again when a message comes back from it", async () => {
+test("C4: a queue that an operator deleted is declared again when a message comes back from it", async () => {
   await using house = await startHouse();
   const { prefix } = house.vhost;
   house.startRelay();
@@ -73,7 +73,7 @@ test("a queue that an operator deleted is declared again when a message comes ba
   await eventually(() => collected.ids.includes(id ?? ""));
 });
 
-test("A08: one message to an exchange that does not exist and one that is too large are parked with their reasons, the other 98 arrive", async () => {
+test("A08, B7, J4: one message to an exchange that does not exist and one that is too large are parked with their reasons, the other 98 arrive", async () => {
   await using house = await startHouse();
   await house.declare("email");
   const collected = await house.collect("email");
@@ -114,7 +114,7 @@ test("A08: one message to an exchange that does not exist and one that is too la
   expect(relay.it.status().parked).toBe(2);
 });
 
-test("a message that is refused again and again waits for an operator in the end", async () => {
+test("B7: a message that is refused again and again waits for an operator in the end", async () => {
   await using house = await startHouse();
   house.startRelay();
   await enqueue(house.database.pool, [{ kind: "route", exchange: "nowhere", routing_key: "x" }]);
@@ -222,7 +222,7 @@ test("C5: an exchange that is deleted under load comes back and nothing is lost"
   expect(new Set(collected.ids)).toEqual(new Set(ids));
 });
 
-test("topology check holds everything back while an exchange is missing, and says so", async () => {
+test("C5: topology check holds everything back while an exchange is missing, and says so", async () => {
   await using house = await startHouse();
   const { prefix } = house.vhost;
   const relay = house.startRelay({ broker: { url: house.vhost.url, prefix, topology: "check" } });

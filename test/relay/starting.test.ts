@@ -35,7 +35,7 @@ test("wrong options are refused all at once, with their names", () => {
   }
 });
 
-test("an inbox retention that is shorter than the outbox's is refused", () => {
+test("K1: an inbox retention that is shorter than the outbox's is refused", () => {
   expect(() =>
     createRelay({
       databaseUrl: "postgres://a/b",

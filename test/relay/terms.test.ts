@@ -16,7 +16,7 @@ const termOf = async (house: House): Promise<{ epoch: string; holder_name: strin
 const many = (count: number): Record<string, unknown>[] =>
   Array.from({ length: count }, () => ({}));
 
-test("of three relays one publishes, and without a fault nothing is published twice", async () => {
+test("B3: of three relays one publishes, and without a fault nothing is published twice", async () => {
   await using house = await startHouse();
   await house.declare("email");
   const collected = await house.collect("email");
@@ -51,7 +51,7 @@ test("a relay that stops hands its term over at once", async () => {
   expect(await termOf(house)).toEqual({ epoch: "2", holder_name: "second" });
 });
 
-test("when the working relay is killed, another takes its term over and publishes the rest", async () => {
+test("B4: when the working relay is killed, another takes its term over and publishes the rest", async () => {
   await using house = await startHouse();
   await house.declare("email");
   const collected = await house.collect("email");
@@ -70,7 +70,7 @@ test("when the working relay is killed, another takes its term over and publishe
   expect(new Set(collected.ids).isSupersetOf(new Set(late))).toBe(true);
 });
 
-test("a relay frozen beyond its lease moves nothing when it wakes up, and stands by", async () => {
+test("B5: a relay frozen beyond its lease moves nothing when it wakes up, and stands by", async () => {
   await using house = await startHouse();
   await house.declare("email");
   const collected = await house.collect("email");
@@ -100,7 +100,7 @@ test("a relay frozen beyond its lease moves nothing when it wakes up, and stands
   await eventually(() => collected.ids.length === 250);
 });
 
-test("a relay whose term was taken away stops publishing and does not fail", async () => {
+test("B5: a relay whose term was taken away stops publishing and does not fail", async () => {
   await using house = await startHouse();
   const relay = house.startRelay({ leaseMs: 1_000 });
   await eventually(() => relay.it.status().state === "leading");

@@ -131,10 +131,10 @@ async function torture(seed: number, batchSize: number): Promise<Differences> {
   };
 }
 
-test("whatever the order of commits, every committed job is published once, none else, and a key's jobs in commit order", async () => {
+test("B1: whatever the order of commits, every committed job is published once, none else, and a key's jobs in commit order", async () => {
   expect(await torture(1, 1_000)).toEqual(none);
 });
 
-test("the same while every window is paged two rows at a time", async () => {
+test("B1: the same while every window is paged two rows at a time", async () => {
   expect(await torture(2, 2)).toEqual(none);
 });

@@ -21,7 +21,7 @@ const age = async (house: House, days: number): Promise<void> => {
   );
 };
 
-test("A25: delays of any order fire at their times, a long one never keeps a short one waiting", async () => {
+test("A25, F6: delays of any order fire at their times, a long one never keeps a short one waiting", async () => {
   await using house = await startHouse();
   await house.declare("email");
   const collected = await house.collect("email");
@@ -116,7 +116,7 @@ test("jobs are enqueued while there is no partition for today", async () => {
   expect(await partitionsOf(house, "outbox")).toEqual(["outbox_default"]);
 });
 
-test("a partition is dropped only when it is old and holds nothing unpublished; unfinished jobs move to today's", async () => {
+test("K1: a partition is dropped only when it is old and holds nothing unpublished; unfinished jobs move to today's", async () => {
   await using house = await startHouse();
   await house.declare("email");
   const collected = await house.collect("email");
@@ -178,7 +178,7 @@ test("an open transaction that wrote into an old partition keeps it from being d
   expect(await partitionsOf(house, "outbox")).toContain("outbox_old");
 });
 
-test("an old partition of the inbox is dropped, and what is unfinished or ended lately stays", async () => {
+test("K1: an old partition of the inbox is dropped, and what is unfinished or ended lately stays", async () => {
   await using house = await startHouse();
   await house.database.rows(
     "select waybill.create_inbox_partition('inbox_old', date_trunc('week', now() - interval '60 days', 'UTC'), date_trunc('week', now() - interval '53 days', 'UTC'), 0)",
@@ -204,7 +204,7 @@ test("an old partition of the inbox is dropped, and what is unfinished or ended 
   ]);
 });
 
-test("what is past its retention is pruned, and nothing else", async () => {
+test("K1: what is past its retention is pruned, and nothing else", async () => {
   await using house = await startHouse();
   const ids =
     "array['01890000-0000-7000-8000-000000000001', '01890000-0000-7000-8000-000000000002']::uuid[]";

@@ -58,7 +58,7 @@ async function logged(worker: TestProcess, message: string): Promise<Record<stri
   return JSON.parse(line) as Record<string, unknown>;
 }
 
-test("a handler that blocks the event loop for many leases keeps its job, and the worker names it", async () => {
+test("G2: a handler that blocks the event loop for many leases keeps its job, and the worker names it", async () => {
   await using app = await startApp();
   await using gate = await createGate();
   await using blocked = await startBlocking(app, "blocked", { UNTIL_FILE: gate.path });
@@ -95,7 +95,7 @@ test("a handler that blocks the event loop for many leases keeps its job, and th
   expect(other.lines.filter((line) => line.startsWith("run "))).toEqual([]);
 });
 
-test("a handler that blocks the event loop in native code is named when it comes back", async () => {
+test("G2: a handler that blocks the event loop in native code is named when it comes back", async () => {
   await using app = await startApp();
   await using gate = await createGate();
   await using blocked = await startBlocking(app, "blocked", { UNTIL_FILE: gate.path });
@@ -118,7 +118,7 @@ test("a handler that blocks the event loop in native code is named when it comes
   expect(await app.effects(id)).toBe(1);
 });
 
-test("a handler that blocks the event loop for too long loses its job to another worker and cannot commit", async () => {
+test("G2: a handler that blocks the event loop for too long loses its job to another worker and cannot commit", async () => {
   await using app = await startApp();
   await using gate = await createGate();
   await using blocked = await startBlocking(app, "blocked", {

@@ -92,7 +92,7 @@ test.each([
   ["an hour fast", 1, "America/New_York"],
   ["an hour slow", -1, "Australia/Lord_Howe"],
 ])(
-  "a relay and a worker whose clocks are %s keep to the database's clock, and lose nothing",
+  "I-1: a relay and a worker whose clocks are %s keep to the database's clock, and lose nothing",
   async (_how, hours, zone) => {
     using clock = WrongClock.ofProcesses();
     clock.jumpTo(hours * hourMs);
@@ -113,7 +113,7 @@ test.each([
   },
 );
 
-test("a clock that jumps by hours costs a worker no lease, and hurries or delays no job", async () => {
+test("I-1: a clock that jumps by hours costs a worker no lease, and hurries or delays no job", async () => {
   using clock = WrongClock.ofProcesses();
   await using app = await startApp();
   await recordWaits(app);
@@ -157,7 +157,7 @@ async function nextHeartbeat({ database }: App, worker: string | null | undefine
   });
 }
 
-test("a database's clock that jumps five minutes forward and back doubles no effect, and keeps no job waiting longer", async () => {
+test("I-3: a database's clock that jumps five minutes forward and back doubles no effect, and keeps no job waiting longer", async () => {
   using clock = WrongClock.ofPostgres();
   await using server = await startPostgresWithClock(clock);
   await using app = await startApp({ serverUrl: server.url });

@@ -19,7 +19,7 @@ function countingLogger(counts: Map<string, number>): Logger {
   return logger;
 }
 
-test("a job that outlasts the broker's consumer timeout runs once, and so do its neighbours", async () => {
+test("D3: a job that outlasts the broker's consumer timeout runs once, and so do its neighbours", async () => {
   // The broker looks once a minute. The worker does not know of it, and holds its deliveries for longer.
   await using server = await startPrivateRabbitmq({ config: "consumer_timeout = 5000" });
   await using app = await startApp({

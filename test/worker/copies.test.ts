@@ -7,7 +7,7 @@ import { startApp, writeEffect } from "./support/start-app.ts";
 const payload = z.object({ n: z.int() });
 const job = defineJob({ name: "copy", queue: "work", payload });
 
-test("copies of one id in one batch run once", async () => {
+test("C11: copies of one id in one batch run once", async () => {
   await using app = await startApp();
   let runs = 0;
   const ids: string[] = [];
@@ -61,7 +61,7 @@ test("a copy of a running job takes no slot of a job that waits", async () => {
   );
 });
 
-test("two copies at once on two workers run once; the second is held back, never dropped", async () => {
+test("E1: two copies at once on two workers run once; the second is held back, never dropped", async () => {
   await using app = await startApp();
   const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
   let runs = 0;
@@ -97,7 +97,7 @@ test("two copies at once on two workers run once; the second is held back, never
   for (const id of ids) expect(await app.effects(id)).toBe(1);
 });
 
-test("a held copy runs the job if its owner dies", async () => {
+test("E1: a held copy runs the job if its owner dies", async () => {
   await using app = await startApp();
   const victim = await app.startWorkerProcess({ STUCK: "1" });
   const id = await app.send("stuck", { n: 1 });
@@ -122,7 +122,7 @@ test("a held copy runs the job if its owner dies", async () => {
   expect(await app.effects(id)).toBe(1);
 });
 
-test("a connection cut with jobs in flight: their commits stand, and the redelivered copies are acked", async () => {
+test("D4: a connection cut with jobs in flight: their commits stand, and the redelivered copies are acked", async () => {
   await using app = await startApp();
   await using proxy = await startProxy(app.vhost.url);
   const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
@@ -164,7 +164,7 @@ test("a connection cut with jobs in flight: their commits stand, and the redeliv
   );
 });
 
-test("a fast job's ack settles no slow job before it", async () => {
+test("D5: a fast job's ack settles no slow job before it", async () => {
   await using app = await startApp();
   const slow = await app.startWorkerProcess({ STUCK: "1", CONCURRENCY: "20" });
   const stuck: string[] = [];
@@ -210,7 +210,7 @@ test("two workers share a queue, and every job runs once", async () => {
   expect(Math.min(...byWorker)).toBeGreaterThan(0);
 });
 
-test("a job whose copy was held back and sent again is still one job", async () => {
+test("C11: a job whose copy was held back and sent again is still one job", async () => {
   await using app = await startApp();
   const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
   await app.startWorker((worker) => worker.handle(job, () => finish));

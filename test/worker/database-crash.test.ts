@@ -5,7 +5,7 @@ import { startPrivatePostgres } from "../../scripts/services/index.ts";
 import { eventually } from "../support/index.ts";
 import { startApp, writeEffect } from "./support/start-app.ts";
 
-test("a database that crashes again and again under load loses no job and doubles no effect", async () => {
+test("E3: a database that crashes again and again under load loses no job and doubles no effect", async () => {
   await using server = await startPrivatePostgres();
   await using app = await startApp({ serverUrl: server.url });
   const payload = z.object({ n: z.int() });

@@ -12,7 +12,7 @@ async function ends(app: App, id: string, state: string): Promise<void> {
   await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state }));
 }
 
-test("a handler that always throws runs its attempts, no more, and is then dead-lettered with its bytes", async () => {
+test("F1: a handler that always throws runs its attempts, no more, and is then dead-lettered with its bytes", async () => {
   await using app = await startApp();
   let runs = 0;
   await app.startWorker((worker) =>
@@ -54,7 +54,7 @@ test("a handler that always throws runs its attempts, no more, and is then dead-
   expect(await app.courier.depth("waybill.work")).toBe(0);
 });
 
-test("delays between attempts are the policy's, with jitter", async () => {
+test("F1: delays between attempts are the policy's, with jitter", async () => {
   await using app = await startApp();
   await app.startWorker((worker) =>
     worker.handle(flaky, () => {
@@ -121,7 +121,7 @@ test.each([
   ]);
 });
 
-test("whatever a handler throws is recorded: null, texts, NUL bytes, lone surrogates, 10 MB", async () => {
+test("F4, G3: whatever a handler throws is recorded: null, texts, NUL bytes, lone surrogates, 10 MB", async () => {
   await using app = await startApp();
   const thrown: readonly unknown[] = [
     null,
@@ -169,7 +169,7 @@ test("a cancel that is asked for while the job runs is honoured when its attempt
   expect(await app.database.rows("select attempt from waybill.failure")).toEqual([{ attempt: 1 }]);
 });
 
-test("a logger that throws keeps no job from its end", async () => {
+test("K2: a logger that throws keeps no job from its end", async () => {
   await using app = await startApp();
   const boom = (): never => {
     throw new Error("the log is full");

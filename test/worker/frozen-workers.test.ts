@@ -16,7 +16,7 @@ test.concurrent.each([
   ["whose delivery it holds", "60000", 0],
   ["whose delivery was acked", "1000", 1],
 ])(
-  "a frozen worker loses a job %s: another goes on from its checkpoint, and nothing that the late one tries has an effect",
+  "D2: a frozen worker loses a job %s: another goes on from its checkpoint, and nothing that the late one tries has an effect",
   async (_what, holdMs, leases) => {
     await using app = await startStepApp();
     await using _relay = await app.startRelayProcess();

@@ -112,7 +112,7 @@ test.each([
   ).toMatchObject([{ failure_class: "validation", message: expect.stringContaining("(result)") }]);
 });
 
-test("follow-up jobs exist if and only if their parent commits", async () => {
+test("G6: follow-up jobs exist if and only if their parent commits", async () => {
   await using app = await startApp();
   const parent = defineJob({ name: "parent", queue: "work", payload, retry });
   await app.startWorker((worker) =>
@@ -157,7 +157,7 @@ test("a constraint that fails at COMMIT fails the attempt, and nothing of it sta
   expect(await app.inbox(id)).toMatchObject({ attempt: 3, deaths: 1 });
 });
 
-test("a serialization failure or deadlock is run again at once and spends no attempt", async () => {
+test("E6: a serialization failure or deadlock is run again at once and spends no attempt", async () => {
   await using app = await startApp();
   let runs = 0;
   await app.startWorker((worker) =>
@@ -178,7 +178,7 @@ test("a serialization failure or deadlock is run again at once and spends no att
   expect(await app.database.rows("select * from waybill.failure")).toEqual([]);
 });
 
-test("a serialization failure that goes on fails the attempt after three more tries", async () => {
+test("E6: a serialization failure that goes on fails the attempt after three more tries", async () => {
   await using app = await startApp();
   const unlucky = defineJob({
     name: "unlucky",
@@ -200,7 +200,7 @@ test("a serialization failure that goes on fails the attempt after three more tr
   expect(runs).toBe(4);
 });
 
-test("an aborted or leaking transaction of one job never reaches another job", async () => {
+test("G4: an aborted or leaking transaction of one job never reaches another job", async () => {
   await using app = await startApp();
   const mixed = defineJob({
     name: "mixed",
@@ -254,7 +254,7 @@ test("job.transaction commits while the job is ours, and rolls back once it is n
   expect(await app.effects(id)).toBe(1);
 });
 
-test("a handler that runs longer than its timeout fails the attempt, even if it returns", async () => {
+test("G1: a handler that runs longer than its timeout fails the attempt, even if it returns", async () => {
   await using app = await startApp();
   const slow = defineJob({
     name: "slow",
@@ -308,7 +308,7 @@ test("the hard timeout of a definition goes before the worker's patience with ha
   await eventually(() => running.worker.status().state === "stopped");
 });
 
-test("a handler that never returns loses its slot, and what it does later has no effect", async () => {
+test("G1: a handler that never returns loses its slot, and what it does later has no effect", async () => {
   await using app = await startApp();
   const hanging = defineJob({
     name: "hanging",

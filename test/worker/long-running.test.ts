@@ -19,7 +19,7 @@ function warningsLogger(warnings: string[]): Logger {
   return logger;
 }
 
-test("a handler of three minutes under a consumer timeout of one minute runs once on one channel, and its neighbours run beside it", async () => {
+test("D3: a handler of three minutes under a consumer timeout of one minute runs once on one channel, and its neighbours run beside it", async () => {
   await using server = await startPrivateRabbitmq({ config: "consumer_timeout = 60000" });
   await using app = await startApp({
     rabbitmqUrl: server.url,

@@ -22,7 +22,7 @@ async function moveBack(app: App): Promise<void> {
   });
 }
 
-describe("a message moved back from the dead-letter queue", () => {
+describe("F7: a message moved back from the dead-letter queue", () => {
   test("runs again, once, and its dead letter is closed", async () => {
     await using app = await startApp();
     let isBroken = true;
@@ -106,7 +106,7 @@ describe("a message moved back from the dead-letter queue", () => {
   });
 });
 
-test("a payload that does not fit is dead-lettered with its bytes, and runs once the schema fits", async () => {
+test("H2: a payload that does not fit is dead-lettered with its bytes, and runs once the schema fits", async () => {
   await using app = await startApp();
   const strict = defineJob({
     name: "order.place",
@@ -149,7 +149,7 @@ test("a job whose payload no longer fits is taken over from a dead worker all th
   ]);
 });
 
-describe("a type or version that no worker here knows", () => {
+describe("H1: a type or version that no worker here knows", () => {
   test.each([
     ["a type", { type: "brand.new" }],
     ["a version", { type: "order.place", version: 2 }],

@@ -9,7 +9,7 @@ const payload = z.object({ n: z.int() });
 const retry = { maxAttempts: 5, initialDelayMs: 1, maxDelayMs: 1 } as const;
 const job = defineJob({ name: "effect", queue: "work", payload, retry });
 
-describe("while the worker's database is away", () => {
+describe("E2, F4: while the worker's database is away", () => {
   test("nothing is acked and no attempt is spent, and everything is done when it is back", async () => {
     await using app = await startApp();
     await using proxy = await startProxy(app.database.url);
@@ -75,7 +75,7 @@ describe("while the worker's database is away", () => {
   });
 });
 
-describe("an answer that is lost after the server did the work", () => {
+describe("E7: an answer that is lost after the server did the work", () => {
   test("of a claim: the job runs once", async () => {
     await using app = await startApp();
     await using proxy = await startProxy(app.database.url);
@@ -154,7 +154,7 @@ describe("an answer that is lost after the server did the work", () => {
   );
 });
 
-test("sessions that the server ends again and again, anywhere, end no process and lose no job", async () => {
+test("E3: sessions that the server ends again and again, anywhere, end no process and lose no job", async () => {
   await using app = await startApp();
   const worker = await app.startWorkerProcess({ LEASE_MS: "3000" });
   app.courier.start({ hurry: true });
@@ -187,7 +187,7 @@ test("sessions that the server ends again and again, anywhere, end no process an
   expect(await app.effects()).toBeGreaterThanOrEqual(ids.length);
 }, 60_000);
 
-test("a connection pool that is exhausted spends no attempt", async () => {
+test("E8: a connection pool that is exhausted spends no attempt", async () => {
   await using app = await startApp();
   const pool = createPool(app.database.url, 1);
   pool.options.connectionTimeoutMillis = 50;

@@ -76,7 +76,7 @@ async function stopOrKill(worker: TestProcess, milliseconds: number): Promise<Pr
   return exit;
 }
 
-test("rolling restarts in the middle of long jobs lose none, double no step, and are no crashes", async () => {
+test("H3: rolling restarts in the middle of long jobs lose none, double no step, and are no crashes", async () => {
   await using app = await startStepApp();
   app.courier.start();
   await using processes = new AsyncDisposableStack();

@@ -48,7 +48,7 @@ test.each([
   ["listens to its signal", true],
   ["ignores it", false],
 ])(
-  "a job that outlasts the grace and %s is handed back and runs elsewhere at once",
+  "H3: a job that outlasts the grace and %s is handed back and runs elsewhere at once",
   async (_how, listens) => {
     await using app = await startApp();
     const reasons: unknown[] = [];
@@ -81,7 +81,7 @@ test.each([
   },
 );
 
-test("the heartbeat goes on while a stopping worker finishes its jobs", async () => {
+test("H3: the heartbeat goes on while a stopping worker finishes its jobs", async () => {
   await using app = await startApp();
   const { promise: finish, resolve: goOn } = Promise.withResolvers<void>();
   let starts = 0;
@@ -113,7 +113,7 @@ test("the heartbeat goes on while a stopping worker finishes its jobs", async ()
   expect(await app.effects(id)).toBe(1);
 });
 
-test("rolling restarts under load lose nothing and count no crash", async () => {
+test("H3: rolling restarts under load lose nothing and count no crash", async () => {
   await using app = await startApp();
   const register = (worker: Parameters<Parameters<typeof app.startWorker>[0]>[0]): void =>
     worker.handleInTransaction(job, async (context, tx) => {

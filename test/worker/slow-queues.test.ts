@@ -85,7 +85,7 @@ async function takeAll(app: App): Promise<readonly TakenMessage[]> {
 const deliveryCounts = (messages: readonly TakenMessage[]): readonly number[] =>
   messages.map(({ headers }) => Number(headers["x-delivery-count"] ?? 0));
 
-test("what waits behind long jobs is not held: an idle worker gets all of it, and the first goes on when a slot is free", async () => {
+test("D8: what waits behind long jobs is not held: an idle worker gets all of it, and the first goes on when a slot is free", async () => {
   await using app = await startApp();
   const jobs = new LongJobs();
   const first = await app.startWorker(jobs.register, settings);

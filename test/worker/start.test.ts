@@ -20,7 +20,7 @@ const payload = z.object({ n: z.int() });
 const job = defineJob({ name: "effect", queue: "work", payload });
 const never = new AbortController().signal;
 
-test("a queue that exists with other arguments is reported, and the other queues work", async () => {
+test("D7, H5: a queue that exists with other arguments is reported, and the other queues work", async () => {
   await using app = await startApp();
   const model = await connect(app.vhost.url);
   const channel = await model.createChannel();
@@ -56,7 +56,7 @@ test("a queue that exists with other arguments is reported, and the other queues
   );
 });
 
-test("a worker whose queue is deleted declares it again and consumes", async () => {
+test("D6: a worker whose queue is deleted declares it again and consumes", async () => {
   await using app = await startApp();
   await app.startWorker((worker) =>
     worker.handleInTransaction(job, (context, tx) => writeEffect(tx, context)),
@@ -80,7 +80,7 @@ test("a worker whose queue is deleted declares it again and consumes", async () 
   expect(await app.effects(id)).toBe(1);
 });
 
-test("a worker that comes before its queue waits for it where it may not declare", async () => {
+test("D7: a worker that comes before its queue waits for it where it may not declare", async () => {
   await using app = await startApp();
   const { worker } = await app.startWorker((each) => each.handle(job, () => undefined), {
     topology: "check",
@@ -133,7 +133,7 @@ test("every problem of the options is reported at once, and no password", () => 
   expect(error.message).not.toContain("secret");
 });
 
-test("handlers, queues and pool that do not fit together are refused before anything is opened", async () => {
+test("E8: handlers, queues and pool that do not fit together are refused before anything is opened", async () => {
   await using database = await createTestDatabase();
   const pool = createPool(database.url, 3);
   const worker = createWorker({

@@ -90,7 +90,7 @@ test("a worker that has done its number of jobs ends by itself, and what is left
   ).toEqual([]);
 });
 
-test("the second signal ends the grace: what runs is handed back at once, and no attempt is spent", async () => {
+test("H3: the second signal ends the grace: what runs is handed back at once, and no attempt is spent", async () => {
   await using app = await startApp();
   const worker = createWorker<PoolClient>({
     database: app.dataLayer,

@@ -2,8 +2,11 @@ import { expect, test } from "vitest";
 import { eventually, type TestProcess } from "../support/index.ts";
 import { type App, startApp } from "./support/start-app.ts";
 
-const startStrayWorker = (app: App): Promise<TestProcess> =>
-  app.startWorkerProcess({}, new URL("modules/stray-worker.ts", import.meta.url));
+const startStrayWorker = (
+  app: App,
+  env: Readonly<Record<string, string>> = {},
+): Promise<TestProcess> =>
+  app.startWorkerProcess(env, new URL("modules/stray-worker.ts", import.meta.url));
 
 test.each([
   ["rejects in a forgotten promise and returns", "rejection", "stray", 0],
@@ -12,7 +15,7 @@ test.each([
   ["throws in a timer", "timer", "stray", 0],
   ["throws in a timer and ignores its signal", "deaf", "stray", 0],
 ])(
-  "a job that %s fails, runs again, and costs its neighbour nothing",
+  "G3: a job that %s fails, runs again, and costs its neighbour nothing",
   async (_how, type, message, effects) => {
     await using app = await startApp();
     await using worker = await startStrayWorker(app);
@@ -37,7 +40,7 @@ test.each([
   },
 );
 
-test("an error outside any job lets the running jobs end, and then the process, to be started anew", async () => {
+test("G3: an error outside any job lets the running jobs end, and then the process, to be started anew", async () => {
   await using app = await startApp();
   await using worker = await startStrayWorker(app);
   const running = await app.send("neighbour", {});
@@ -56,4 +59,25 @@ test("an error outside any job lets the running jobs end, and then the process, 
   expect(worker.stdout).toContain("rejected Error: stray");
   expect(await app.inbox(running)).toMatchObject({ state: "succeeded", attempt: 1, crashes: 0 });
   expect(await app.effects(running)).toBe(1);
+});
+
+test("K2: a listener of the application that throws at the end of each attempt costs neither job nor worker anything", async () => {
+  await using app = await startApp();
+  await using worker = await startStrayWorker(app, { LISTENER: "1" });
+  worker.writeLine("finish");
+  const ids: string[] = [];
+  for (let n = 0; n < 20; n += 1) ids.push(await app.send("neighbour", {}));
+
+  await eventually(async () =>
+    expect(
+      await app.database.rows(
+        "select attempt, crashes from waybill.inbox where state = 'succeeded'",
+      ),
+    ).toEqual(ids.map(() => ({ attempt: 1, crashes: 0 }))),
+  );
+
+  const late = await app.send("neighbour", {});
+  await eventually(async () => expect(await app.inbox(late)).toMatchObject({ state: "succeeded" }));
+  expect(await app.effects()).toBe(21);
+  expect(worker.hasExited).toBe(false);
 });

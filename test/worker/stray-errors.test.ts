@@ -20,7 +20,7 @@ const outside = "error outside the handler's promise";
 const neighbourEnds = "end | neighbour | done";
 const listeners = "listeners | 1 | 0";
 
-describe("an error outside the handler's promise fails its own job and no other", () => {
+describe("G3: an error outside the handler's promise fails its own job and no other", () => {
   test.each([
     ["a promise that rejects and is forgotten", "rejection", "stray"],
     ["a promise that rejects later", "late rejection", "stray"],

@@ -11,7 +11,7 @@ async function ends(app: App, id: string, state: string): Promise<void> {
   await eventually(async () => expect(await app.inbox(id)).toMatchObject({ state }));
 }
 
-describe("a message that cannot be read", () => {
+describe("F3: a message that cannot be read", () => {
   test.each([
     ["broken JSON", Buffer.from('{"a":"x'), false],
     ["an empty body", Buffer.alloc(0), false],

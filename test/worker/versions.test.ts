@@ -96,7 +96,7 @@ const hurry = (line: Line): Promise<unknown[]> =>
     "update waybill.timer set fire_at = clock_timestamp() where reason = 'no_handler'",
   );
 
-test("a rolling deploy of two new versions, with producers of all three, loses no job and spends no attempt", async () => {
+test("H2: a rolling deploy of two new versions, with producers of all three, loses no job and spends no attempt", async () => {
   await using line = await startLine();
   const { database } = line;
   await database.rows("create table effect (job_id uuid not null, attempt integer not null)");
@@ -151,7 +151,7 @@ test("a rolling deploy of two new versions, with producers of all three, loses n
   }
 });
 
-test("a version newer than every worker is parked as it came, and runs when a worker knows it", async () => {
+test("H1, H2: a version newer than every worker is parked as it came, and runs when a worker knows it", async () => {
   await using app = await startApp();
   const paidBy = new Map<string, string>();
   const old = await start(app, 2, paidBy);
@@ -230,7 +230,7 @@ test.each([
     /Cannot accept the payload of job "order\.pay": .*first/,
   ],
 ])(
-  "a payload with an upcaster %s is dead-lettered at once as invalid, with its own bytes and version",
+  "H2: a payload with an upcaster %s is dead-lettered at once as invalid, with its own bytes and version",
   async (_what, upcasters, message) => {
     await using app = await startApp();
     let runs = 0;

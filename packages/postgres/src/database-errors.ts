@@ -54,6 +54,17 @@ const states: Readonly<Record<string, string>> = {
   "57P03": "PostgreSQL is starting or shutting down. Try again.",
 };
 
+/** What `pg`'s pool says, without a code, of one that is exhausted and of a server that does not answer. */
+const poolTimeouts = [
+  "timeout exceeded when trying to connect",
+  "Connection terminated due to connection timeout",
+];
+
+/** True where the pool had no connection to give: nothing was sent. */
+export function gotNoConnection(error: unknown): boolean {
+  return error instanceof Error && poolTimeouts.includes(error.message);
+}
+
 /**
  * Translates an error that the operator has to act on: server away, read-only, login refused. Any
  * other error (a serialization failure, a deadlock, a constraint) is the caller's and undefined here.
@@ -65,6 +76,12 @@ export function unavailableError(
   const fact = states[sqlStateOf(error) ?? ""];
   if (fact !== undefined) {
     return new DatabaseUnavailableError(`Cannot ${action}: ${fact}`, { cause: error });
+  }
+  if (gotNoConnection(error)) {
+    return new DatabaseUnavailableError(
+      `Cannot ${action}: the pool had no connection in its time. Give it more connections, keep transactions shorter, or see whether PostgreSQL answers.`,
+      { cause: error },
+    );
   }
   const code = find(error, (text) => network.has(text), 0);
   if (code === undefined) return undefined;

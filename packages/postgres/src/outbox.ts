@@ -37,7 +37,7 @@ import {
   optional,
   textRule,
 } from "./check-options.ts";
-import { operatingError, queueFullError, sqlStateOf } from "./database-errors.ts";
+import { gotNoConnection, operatingError, queueFullError, sqlStateOf } from "./database-errors.ts";
 import {
   checkEncryptable,
   checkEnqueueOptions,
@@ -191,6 +191,7 @@ function enqueueError(schema: string, error: unknown, uncertain: string | undefi
 function isAmbiguous(error: unknown): boolean {
   const state = sqlStateOf(error);
   if (state !== undefined) return state.startsWith("08") || state.startsWith("57P0");
+  if (gotNoConnection(error)) return false;
   // A mistake in code, ours, the layer's or the caller's, was never sent.
   if (error instanceof TypeError || error instanceof RangeError) return false;
   const code =

@@ -1,11 +1,12 @@
 import type { RelayStore } from "@waybill/postgres";
+import type { RelayFailpointHook } from "./internals.ts";
 import type { Cursor } from "./window-planner.ts";
 
 /** Options of {@link CursorSaver}. */
 export interface CursorSaverOptions {
   readonly store: RelayStore;
   readonly epoch: string;
-  readonly failpoint: (name: string) => void;
+  readonly failpoint: RelayFailpointHook;
   /** Called once, when a save fails or another relay has the term. */
   readonly onFailed: (error: unknown) => void;
 }

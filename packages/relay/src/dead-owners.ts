@@ -8,6 +8,7 @@
 
 import type { Logger } from "@waybill/core";
 import type { RelayStore } from "@waybill/postgres";
+import type { RelayFailpointHook } from "./internals.ts";
 
 /** Options of {@link DeadOwners}. */
 export interface DeadOwnersOptions {
@@ -16,7 +17,7 @@ export interface DeadOwnersOptions {
   /** Runs work that reads whole tables on a connection made for it. */
   readonly patiently: <T>(work: (store: RelayStore) => Promise<T>) => Promise<T>;
   readonly logger: Logger;
-  readonly failpoint: (name: string) => void;
+  readonly failpoint: RelayFailpointHook;
   /** Called when timers have become due. */
   readonly onLeases: () => void;
   /** Called when rows came into the outbox. */

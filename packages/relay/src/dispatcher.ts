@@ -14,6 +14,7 @@ import {
   type PublishOutcome,
 } from "@waybill/rabbitmq";
 import type { Destinations } from "./destinations.ts";
+import type { RelayFailpointHook } from "./internals.ts";
 import { messageOf, type Outbound, SendQueue } from "./outbound.ts";
 import { type LedgerPage, PageLedger } from "./page-ledger.ts";
 import { isMissingExchange, parkedDispatch } from "./parking.ts";
@@ -40,11 +41,11 @@ export interface DispatcherOptions {
   readonly store: RelayStore;
   readonly logger: Logger;
   readonly random: () => number;
-  readonly failpoint: (name: string) => void;
+  readonly failpoint: RelayFailpointHook;
   readonly counts: PublishCounts;
   /** Called when everything up to a cursor is settled. */
   readonly onSettled: (cursor: Cursor, hadRows: boolean) => void;
-  /** Called when a row cannot be parked. */
+  /** Called when a row cannot be parked, or followed to its end. */
   readonly onFailed: (error: unknown) => void;
   /** Called with jobs of slots that the broker did not take, when they are parked. */
   readonly onParked: (rows: readonly OutboxRow[]) => void;
@@ -116,6 +117,7 @@ export class Dispatcher {
     if (first !== undefined) this.#oldest.set(page, first.created_at);
     this.#queue.add(rows.map((row) => ({ row, page, ordinal: this.#ordinal++ })));
     this.#advance();
+    if (rows.length > 0) this.#options.failpoint("relay.beforePublish");
     this.pump();
     if (rows.length > 0) this.#options.failpoint("relay.afterPublish");
     return page;
@@ -160,6 +162,15 @@ export class Dispatcher {
   #settled({ key: outbound }: OutgoingMessage<Outbound>, outcome: PublishOutcome): void {
     // What is on its way at the end is read again by the next term.
     if (this.#closed) return;
+    try {
+      this.#follow(outbound, outcome);
+    } catch (error) {
+      // Its page would never be settled, and the position would stay before it for as long as the term.
+      this.#options.onFailed(error);
+    }
+  }
+
+  #follow(outbound: Outbound, outcome: PublishOutcome): void {
     const { counts, failpoint } = this.#options;
     switch (outcome.status) {
       case "confirmed":
@@ -207,14 +218,15 @@ export class Dispatcher {
       parked: { ...parked, detail: cleanText(parked.detail, 1_000) },
     });
     if (isMissingExchange(outcome.reason) && outbound.row.kind !== "route") destinations.doubt();
-    this.#parking ??= this.#parkAll().finally(() => {
-      this.#parking = undefined;
-    });
+    this.#parking ??= this.#parkAll()
+      .catch((error: unknown) => this.#options.onFailed(error))
+      .finally(() => {
+        this.#parking = undefined;
+      });
   }
 
   async #parkAll(): Promise<void> {
-    const { destinations, store, epoch, counts, logger, failpoint, onFailed, onParked } =
-      this.#options;
+    const { destinations, store, epoch, counts, logger, failpoint, onParked } = this.#options;
     // Outcomes come in bursts.
     await new Promise<void>((resolve) => setImmediate(resolve));
     while (this.#refused.length > 0 && !this.#closed) {
@@ -223,15 +235,10 @@ export class Dispatcher {
         parked.reason === "unroutable" && outbound.row.queue !== null ? [outbound.row.queue] : [],
       );
       await destinations.repair(returned);
-      try {
-        await store.park(
-          epoch,
-          batch.map(({ parked }) => parked),
-        );
-      } catch (error) {
-        onFailed(error);
-        return;
-      }
+      await store.park(
+        epoch,
+        batch.map(({ parked }) => parked),
+      );
       failpoint("relay.afterPark");
       this.#refused.splice(0, batch.length);
       counts.parked += batch.length;

@@ -13,6 +13,7 @@ import { DeadOwners } from "./dead-owners.ts";
 import type { Destinations } from "./destinations.ts";
 import { Governor } from "./governed/governor.ts";
 import { Dispatcher, type PublishCounts } from "./dispatcher.ts";
+import type { RelayFailpointHook } from "./internals.ts";
 import type { ResolvedRelayOptions } from "./options.ts";
 import { keepPartitions } from "./partition-keeper.ts";
 import { loadCursor } from "./position-check.ts";
@@ -34,7 +35,7 @@ export interface LeadContext {
   readonly counts: PublishCounts;
   readonly logger: Logger;
   readonly random: () => number;
-  readonly failpoint: (name: string) => void;
+  readonly failpoint: RelayFailpointHook;
   /** Called with what {@link Relay.status} shows of the term. */
   readonly onLeading: (view: LeadView | undefined) => void;
 }
@@ -273,6 +274,7 @@ function startUpkeep(
           store,
           idlePollMs: options.idlePollMs,
           logger,
+          failpoint,
           onFired: () => wakeUp.hint(),
         }),
       (wake) => {

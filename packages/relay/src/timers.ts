@@ -1,12 +1,14 @@
 import type { Logger } from "@waybill/core";
 import { cleanText } from "@waybill/core";
 import { type RelayStore, sqlStateOf } from "@waybill/postgres";
+import type { RelayFailpointHook } from "./internals.ts";
 
 /** Options of {@link fireDueTimers}. */
 export interface TimersOptions {
   readonly store: RelayStore;
   readonly idlePollMs: number;
   readonly logger: Logger;
+  readonly failpoint: RelayFailpointHook;
   /** Called when rows came into the outbox. */
   readonly onFired: () => void;
 }
@@ -20,7 +22,7 @@ const batch = 500;
  * @returns milliseconds until there may be more
  */
 export async function fireDueTimers(options: TimersOptions): Promise<number> {
-  const { store, idlePollMs, onFired } = options;
+  const { store, idlePollMs, failpoint, onFired } = options;
   let fired: number;
   try {
     fired = await store.fireTimers(batch);
@@ -28,7 +30,10 @@ export async function fireDueTimers(options: TimersOptions): Promise<number> {
     if (!isDataError(error)) throw error;
     fired = await fireOneByOne(options);
   }
-  if (fired > 0) onFired();
+  if (fired > 0) {
+    failpoint("relay.afterTimers");
+    onFired();
+  }
   if (fired >= batch) return 0;
   const nextMs = await store.nextTimerMs();
   return Math.min(idlePollMs, Math.max(1, nextMs ?? idlePollMs));

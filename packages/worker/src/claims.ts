@@ -212,6 +212,7 @@ export class Claims<Tx> {
 
   async #claimAll(me: string, batch: ReadonlyMap<Incoming, WorkQueue>): Promise<void> {
     const requests = [...batch.keys()].map(({ envelope }) => envelope);
+    await this.#options.internals.failpoint("worker.beforeClaim");
     const sentAt = performance.now();
     const rows = await this.#options.store.claim(me, requests);
     const tookMs = performance.now() - sentAt;

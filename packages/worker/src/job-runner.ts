@@ -4,7 +4,6 @@
  * queue, whose next claim decides.
  */
 
-import { channel } from "node:diagnostics_channel";
 import {
   decideFailure,
   type Envelope,
@@ -19,6 +18,7 @@ import {
 } from "@waybill/core";
 import type { CancelRequest, ClaimedRow, FailureRecord, JobRef, OwnedJob } from "@waybill/postgres";
 import { Attempt } from "./attempt.ts";
+import { publishAttempt } from "./attempt-event.ts";
 import type { AttemptEnvironment, AttemptOutcome } from "./attempt-parts.ts";
 import type { FinishedAttempt } from "./dependencies.ts";
 import { Holding } from "./holding.ts";
@@ -27,21 +27,6 @@ import type { News } from "./news.ts";
 import type { Registration } from "./registry.ts";
 import { keyOf, type Settled, type Settlements } from "./settlements.ts";
 import { suspectCrashes } from "./verdict.ts";
-
-/** What is published on the diagnostics channel `waybill:job:attempt` after each attempt. */
-export interface AttemptEvent {
-  readonly jobId: string;
-  readonly jobName: string;
-  readonly queue: string;
-  readonly attempt: number;
-  /** What the attempt made of the job. */
-  readonly state: Settled;
-  readonly failureClass: string | undefined;
-  /** Time of the handler, in milliseconds; of a batch, with the time that it was waited for. */
-  readonly durationMs: number;
-}
-
-const attemptChannel = channel("waybill:job:attempt");
 
 /** A job that this worker owns, ready to run. */
 export interface ClaimedJob<Tx> {
@@ -319,6 +304,8 @@ export class JobRunner<Tx> {
     await this.#environment.internals.failpoint("worker.beforeAck");
     if (state === "lost") holding.requeue();
     else holding.ack();
+    // Gathered with others, the ack is not with the broker yet.
+    await this.#environment.internals.failpoint("worker.afterAck");
   }
 
   /** The database will never accept what we have to say, or the worker has stopped. */
@@ -340,15 +327,13 @@ export class JobRunner<Tx> {
     const { row, registration } = job;
     const rounded = Math.round(durationMs);
     this.#options.onEnd(job, state, failure);
-    attemptChannel.publish({
-      jobId: row.id,
-      jobName: registration.name,
-      queue: row.queue,
-      attempt: row.attempt,
-      state,
-      failureClass: failure?.failureClass,
-      durationMs,
-    } satisfies AttemptEvent);
+    const { name: jobName } = registration;
+    const { id: jobId, queue, attempt } = row;
+    const { failureClass } = failure ?? {};
+    publishAttempt(
+      { jobId, jobName, queue, attempt, state, failureClass, durationMs },
+      this.#logger,
+    );
     if (state === "succeeded") {
       this.#logger.info(fieldsOf(job, { state, durationMs: rounded }), "job succeeded");
     } else if (failure === undefined) {

@@ -16,6 +16,7 @@ import {
 import type { Envelope, JobState } from "@waybill/core";
 import { Batcher } from "./batcher.ts";
 import type { DatabaseGate } from "./database-gate.ts";
+import type { Internals } from "./internals.ts";
 import { databaseErrorKind } from "./own-database.ts";
 
 /** Milliseconds that an outcome waits for company. */
@@ -105,8 +106,9 @@ const placeOf = (ref: JobRef & { readonly dispatch: number }): string =>
 export function createSettlements(
   store: InboxStore,
   gate: DatabaseGate,
-  random: () => number,
+  internals: Internals,
 ): Settlements {
+  const { random, failpoint } = internals;
   const common = { delayMs: flushMs, batchMax, gate, random };
   const completions = new Batcher<Completion, Settled>({
     ...common,
@@ -153,6 +155,7 @@ export function createSettlements(
     batchMax: 50,
     flush: async (jobs) => {
       const held = new Set((await store.hold(jobs)).map(keyOf));
+      await failpoint("worker.afterLease");
       return jobs.map((job) => held.has(keyOf(job)));
     },
   });
@@ -161,6 +164,7 @@ export function createSettlements(
     batchMax: 50,
     flush: async (requests) => {
       const parked = new Set((await store.park(requests)).map(placeOf));
+      await failpoint("worker.afterPark");
       return requests.map(({ envelope }) => parked.has(placeOf(envelope)));
     },
   });

@@ -102,7 +102,7 @@ export class WorkerRun<Tx> {
       signal: this.#end.signal,
     });
     const { store } = ownDatabase;
-    const settlements = createSettlements(store, this.#gate, random);
+    const settlements = createSettlements(store, this.#gate, internals);
     this.#news = new News(store, logger);
     this.#runner = this.#createRunner(settlements);
     const bootId = (): string | undefined => this.#presence.bootId;

@@ -1,9 +1,11 @@
 /**
  * A worker as a process of its own, whose handlers let errors stray. It prints "started", and
  * "rejected <message>" where run() rejects; then it exits with code 1. A job "neighbour" ends after
- * the line "finish" on stdin; the line "stray" throws outside any job.
+ * the line "finish" on stdin; the line "stray" throws outside any job. With LISTENER set, so does a
+ * listener of the application at the end of each attempt.
  */
 
+import { subscribe } from "node:diagnostics_channel";
 import { createInterface } from "node:readline";
 import { defineJob } from "@waybill/core";
 import { pgDatabase } from "@waybill/postgres";
@@ -26,6 +28,8 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 function stray(): never {
   throw new Error("stray");
 }
+
+if (env("LISTENER") !== "") subscribe("waybill:job:attempt", stray);
 
 const retry = { maxAttempts: 3, initialDelayMs: 10, maxDelayMs: 10 } as const;
 const base = { queue: "work", payload: z.looseObject({}), retry } as const;

@@ -17,7 +17,7 @@ import {
 import { testLogger } from "./app-parts.ts";
 import { type Courier, createCourier } from "./courier.ts";
 
-export { untilAborted, writeEffect } from "./app-parts.ts";
+export { testLogger, untilAborted, writeEffect } from "./app-parts.ts";
 
 /** A worker that runs. */
 export interface RunningWorker extends AsyncDisposable {
@@ -74,24 +74,25 @@ export interface InboxEntry {
   readonly owner: string | null;
 }
 
-/** Declares the queue "work", so that messages can be sent before the first worker starts. */
-async function declare(vhost: TestVhost): Promise<void> {
+/** Declares queues, so that messages can be sent before the first worker starts. */
+async function declare(vhost: TestVhost, queues: readonly string[]): Promise<void> {
   await using connection = createBrokerConnection({
     url: vhost.url,
     name: "test",
     logger: silentLogger,
   });
   await connection.ready();
-  const topology = topologyOf({ prefix: vhost.prefix, queues: ["work"] });
+  const topology = topologyOf({ prefix: vhost.prefix, queues });
   await applyTopology(connection, topology, "assert");
 }
 
-/** Makes an app; the queue of its jobs is "work". */
+/** Makes an app; the queue of its jobs is "work", unless others are named. */
 export async function startApp(
   options: {
     readonly serverUrl?: string;
     readonly rabbitmqUrl?: string;
     readonly managementUrl?: string | undefined;
+    readonly queues?: readonly string[];
   } = {},
 ): Promise<App> {
   const stack = new AsyncDisposableStack();
@@ -114,7 +115,7 @@ export async function startApp(
   // A failed test may leave a handler with its connection behind; dropping the database ends both.
   stack.defer(() => Promise.race([pool.end(), delay(1_000)]));
   const dataLayer = pgDatabase<PoolClient>(pool);
-  await declare(vhost);
+  await declare(vhost, options.queues ?? ["work"]);
   const courier = stack.use(await createCourier(database, vhost.url, vhost.prefix));
   const workers = stack.use(new AsyncDisposableStack());
 

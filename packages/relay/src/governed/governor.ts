@@ -10,6 +10,7 @@ import { type Logger, waybillHeaders } from "@waybill/core";
 import type { BacklogRow, GovernorStore, OutboxRow, Round } from "@waybill/postgres";
 import { TermLostError } from "../cursor-saver.ts";
 import type { Dispatcher } from "../dispatcher.ts";
+import type { RelayFailpointHook } from "../internals.ts";
 import type { LedgerPage } from "../page-ledger.ts";
 import { isVisible, parseSnapshot, type Snapshot } from "../snapshot.ts";
 import { Cadence } from "./cadence.ts";
@@ -27,7 +28,7 @@ export interface GovernorOptions {
   readonly dispatcher: Pick<Dispatcher, "addSlotted" | "settleGoverned">;
   /** Sees to it that the queues of what is published exist. */
   readonly ensure: (queues: Iterable<string>) => Promise<void>;
-  readonly failpoint: (name: string) => void;
+  readonly failpoint: RelayFailpointHook;
   readonly logger: Logger;
 }
 
