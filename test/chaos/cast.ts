@@ -146,7 +146,7 @@ export class Cast implements AsyncDisposable {
   async restart(member: Member): Promise<void> {
     if (!this.#present.delete(member)) return;
     this.#start(member.role);
-    await this.#stop(member);
+    await member.child.stop();
   }
 
   /** Nobody fails any more; resolves when nobody is frozen or hangs. */
@@ -158,7 +158,7 @@ export class Cast implements AsyncDisposable {
     while ([...this.#present].some(isFrozen)) await delay(100);
   }
 
-  /** Ends everybody of a role, or everybody, by SIGTERM. */
+  /** Ends everybody of a role, or everybody, by SIGTERM; whoever does not listen is a failure, since all is calm. */
   async close(role?: Role): Promise<void> {
     const leaving = [...this.#present].filter((one) => role === undefined || one.role === role);
     for (const member of leaving) this.#present.delete(member);

@@ -23,7 +23,7 @@ test("a start above the limit of a key is found, also beside the run of a worker
   const cast = members({ a: { killedMs: 50 }, b: {} });
 
   const found = brokenLimits(
-    [run("1", "a", 0), run("2", "b", 10, 60), run("3", "b", 40, 60), run("4", "b", 50, 60)],
+    [run("1", "a", 0), run("2", "b", 10, 60), run("3", "b", 40, 45), run("4", "b", 50, 60)],
     cast,
   );
 
