@@ -1,4 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { closeSync, openSync, writeSync } from "node:fs";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { guarded } from "../services/guarded.ts";
@@ -34,7 +36,15 @@ export interface Children extends AsyncDisposable {
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** A process ended by itself. */
-export class ProcessFailure extends Error {}
+export class ProcessFailure extends Error {
+  /** Name of the process. */
+  readonly child: string;
+
+  constructor(child: string, message: string) {
+    super(message);
+    this.child = child;
+  }
+}
 
 const patienceMs = 15_000;
 const tailLines = 15;
@@ -43,13 +53,17 @@ const tailLines = 15;
 class Output {
   readonly #lines: string[] = [];
   readonly #waiting = new Set<() => void>();
+  readonly #file: number | undefined;
   #ended = false;
 
-  constructor(process: ChildProcess) {
+  /** @param file gets all of it */
+  constructor(process: ChildProcess, file: string | undefined) {
+    this.#file = file === undefined ? undefined : openSync(file, "a");
     for (const stream of [process.stdout, process.stderr]) {
       if (stream === null) continue;
       createInterface({ input: stream }).on("line", (line) => {
         this.#lines.push(line);
+        if (this.#file !== undefined) writeSync(this.#file, `${line}\n`);
         // The first lines say where a service listens; the rest is only worth its tail.
         if (this.#lines.length > 200) this.#lines.splice(20, 100);
         for (const look of this.#waiting) look();
@@ -59,6 +73,7 @@ class Output {
 
   end(): void {
     this.#ended = true;
+    if (this.#file !== undefined) closeSync(this.#file);
     for (const look of this.#waiting) look();
   }
 
@@ -86,8 +101,13 @@ class Output {
  * No process yet.
  *
  * @param onFailure is called when a process ends that nobody has ended
+ * @param logs directory for a file `<name>.log` of each process with all that it writes; undefined: its
+ *   last lines are kept, in memory
  */
-export function createChildren(onFailure: (error: ProcessFailure) => void): Children {
+export function createChildren(
+  onFailure: (error: ProcessFailure) => void,
+  logs?: string,
+): Children {
   const running = new Set<Child>();
 
   function start(
@@ -110,7 +130,7 @@ export function createChildren(onFailure: (error: ProcessFailure) => void): Chil
     if (pid === undefined)
       throw new Error(`Cannot start ${name}: ${process.execPath} does not run.`);
     const release = guarded("process", pid);
-    const output = new Output(child);
+    const output = new Output(child, logs === undefined ? undefined : join(logs, `${name}.log`));
     const gone = Promise.withResolvers<void>();
     let expected = false;
 
@@ -121,7 +141,9 @@ export function createChildren(onFailure: (error: ProcessFailure) => void): Chil
       gone.resolve();
       if (expected) return;
       const how = signal === null ? `with exit code ${code}` : `by ${signal}`;
-      onFailure(new ProcessFailure(`The ${name} ended ${how}. Its last lines:\n${output.tail()}`));
+      onFailure(
+        new ProcessFailure(name, `The ${name} ended ${how}. Its last lines:\n${output.tail()}`),
+      );
     });
 
     async function end(signal: NodeJS.Signals): Promise<void> {

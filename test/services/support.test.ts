@@ -132,6 +132,28 @@ test("a proxy that refuses lets nobody in until it passes again", async () => {
   await pool.end();
 });
 
+test("a throttled proxy is slower than the straight way, and loses nothing", async () => {
+  await using database = await createTestDatabase();
+  await using proxy = await startProxy(database.url);
+  const pool = createPool(proxy.url(database.url), 2);
+  await pool.query("select 1");
+  const long = "x".repeat(100_000);
+
+  proxy.throttle(1, "in");
+  const throttled = pool.query("select 1").then(
+    () => "throttled",
+    () => "cut",
+  );
+  const straight = database.rows("select 1").then(() => "straight");
+  expect(await Promise.race([throttled, straight])).toBe("straight");
+  proxy.cut();
+  expect(await throttled).toBe("cut");
+
+  proxy.throttle(1_000_000, "in");
+  expect((await pool.query("select repeat('x', 100000) as text")).rows).toEqual([{ text: long }]);
+  await pool.end();
+});
+
 test("a slow proxy keeps the order of what it holds", async () => {
   const echo = createServer({ allowHalfOpen: true }, (socket) => socket.pipe(socket)).listen(
     0,

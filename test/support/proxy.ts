@@ -26,6 +26,8 @@ export interface FaultProxy extends AsyncDisposable {
   blackHole(direction?: ProxyDirection | "both"): void;
   /** Holds each chunk of one direction or both for a time; their order stays. */
   slow(delayMs: number, direction?: ProxyDirection | "both"): void;
+  /** Lets so many bytes of one direction or both through in a second; 0: as many as come. */
+  throttle(bytesPerSecond: number, direction?: ProxyDirection | "both"): void;
   /**
    * Once the client has sent `pattern`: forwards it, drops everything that the server answers, and resets the
    * connection when the server has answered. The server has done the work; the client never learns. Applies once per call.
@@ -66,6 +68,7 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
   const triggers = new Set<Trigger>();
   const swallows: Record<ProxyDirection, boolean> = { out: false, in: false };
   const delays: Record<ProxyDirection, number> = { out: 0, in: 0 };
+  const rates: Record<ProxyDirection, number> = { out: 0, in: 0 };
   let isRefusing = false;
   let accepted = 0;
   let triggered = 0;
@@ -101,7 +104,8 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
       from.pause();
       to.once("drain", () => from.resume());
     };
-    const delayMs = delays[direction];
+    const rate = rates[direction];
+    const delayMs = delays[direction] + (rate > 0 ? (chunk.length / rate) * 1_000 : 0);
     link.queues[direction] = link.queues[direction].then(async () => {
       if (delayMs > 0) await delay(delayMs);
       write();
@@ -193,6 +197,7 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
       for (const direction of ["out", "in"] as const) {
         swallows[direction] = false;
         delays[direction] = 0;
+        rates[direction] = 0;
       }
     },
     cut,
@@ -205,6 +210,9 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
     },
     slow(delayMs, direction = "both") {
       for (const one of both(direction)) delays[one] = delayMs;
+    },
+    throttle(bytesPerSecond, direction = "both") {
+      for (const one of both(direction)) rates[one] = bytesPerSecond;
     },
     cutReply(pattern) {
       triggers.add({ pattern: Buffer.from(pattern), kind: "reply" });
