@@ -36,6 +36,8 @@ export interface DispatcherOptions {
   readonly names: TopologyNames;
   readonly confirmTimeoutMs: number;
   readonly epoch: string;
+  /** The database that is published from, in its present life. */
+  readonly origin: string | undefined;
   readonly store: RelayStore;
   readonly logger: Logger;
   readonly random: () => number;
@@ -134,7 +136,7 @@ export class Dispatcher {
 
   /** Publishes as much as there is room for. */
   pump(): void {
-    const { destinations, names } = this.#options;
+    const { destinations, names, origin } = this.#options;
     while (!this.#closed && destinations.ready && this.#queue.size > 0) {
       const room = this.#publisher.capacity();
       if (room !== undefined) {
@@ -142,7 +144,7 @@ export class Dispatcher {
         return;
       }
       const outbound = this.#queue.take();
-      if (outbound !== undefined) this.#publisher.publish(messageOf(outbound, names));
+      if (outbound !== undefined) this.#publisher.publish(messageOf(outbound, names, origin));
     }
     this.#changed();
   }

@@ -5,8 +5,11 @@
 export interface RelayInternals {
   /**
    * Called at `relay.afterPublish`, `relay.afterConfirm`, `relay.beforeSave`, `relay.afterSave`,
-   * `relay.afterPark`, `relay.afterLeases`, `relay.beforeSwept`.
+   * `relay.afterPark`, `relay.afterLeases`, `relay.beforeSwept`,
+   * `relay.afterTakenForLost`, `relay.afterLostDispatched`.
    */
   readonly failpoint?: ((name: string) => void) | undefined;
   readonly random?: (() => number) | undefined;
+  /** Milliseconds between the two looks by which the auditor proves a loss. */
+  readonly settleMs?: number | undefined;
 }

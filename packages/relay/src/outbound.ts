@@ -14,8 +14,16 @@ export interface Outbound {
   readonly ordinal: number;
 }
 
-/** The row as a message; its key leads back to the row. */
-export function messageOf(outbound: Outbound, names: TopologyNames): OutgoingMessage<Outbound> {
+/**
+ * The row as a message; its key leads back to the row.
+ *
+ * @param origin the database that it is published from
+ */
+export function messageOf(
+  outbound: Outbound,
+  names: TopologyNames,
+  origin: string | undefined,
+): OutgoingMessage<Outbound> {
   const { row } = outbound;
   const envelope = encodeEnvelope(
     {
@@ -36,6 +44,7 @@ export function messageOf(outbound: Outbound, names: TopologyNames): OutgoingMes
       expiresAt: row.expires_at,
       enqueuedAt: row.enqueued_at,
       slot: outbound.slot,
+      origin,
     },
     names,
   );
