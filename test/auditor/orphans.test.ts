@@ -52,9 +52,9 @@ test("E4: after a restore to an earlier time messages of vanished jobs are parke
     expect(await idsWhere(restored, "inbox where state = 'succeeded'")).toEqual(known.toSorted()),
   );
   await eventually(async () =>
-    expect(await idsWhere(restored, "timer where reason = 'orphan' and fire_at = 'infinity'")).toEqual(
-      vanished.toSorted(),
-    ),
+    expect(
+      await idsWhere(restored, "timer where reason = 'orphan' and fire_at = 'infinity'"),
+    ).toEqual(vanished.toSorted()),
   );
   const effects = await restored.rows<{ id: string }>("select id from effect");
   expect(effects.map(({ id }) => id).toSorted()).toEqual(known.toSorted());

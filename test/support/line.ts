@@ -76,7 +76,10 @@ export async function startLine(options: LineOptions = {}): Promise<Line> {
     transaction: (work) => appDatabase.transaction(work),
     startRelay: (more, internals) =>
       run(
-        createRelay({ databaseUrl: database.url, broker, logger: silentLogger, ...more }, internals),
+        createRelay(
+          { databaseUrl: database.url, broker, logger: silentLogger, ...more },
+          internals,
+        ),
       ),
     startWorker(queues, register, more) {
       const worker = createWorker<PoolClient>({

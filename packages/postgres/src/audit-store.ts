@@ -72,11 +72,19 @@ export interface AuditStore {
   /** Undefined: another relay has taken the term. */
   read(epoch: string): Promise<AuditBooks | undefined>;
   /** Remembers places; `lost` of each as it was read, `cleared` where all of it was dispatched again. */
-  save(epoch: string, places: readonly (AuditPlace & { readonly cleared: boolean })[]): Promise<void>;
+  save(
+    epoch: string,
+    places: readonly (AuditPlace & { readonly cleared: boolean })[],
+  ): Promise<void>;
   /** The next page of a stretch that these queues have in common. */
   unclaimed(
     queues: readonly string[],
-    stretch: { readonly since: string; readonly until: string; readonly tx: string; readonly seq: string },
+    stretch: {
+      readonly since: string;
+      readonly until: string;
+      readonly tx: string;
+      readonly seq: string;
+    },
     rowsMax: number,
   ): Promise<UnclaimedPage>;
   /** True where a job that was published after the snapshot has been claimed. */
@@ -99,7 +107,10 @@ export interface AuditStore {
  *
  * @throws NameError for a schema outside the rules of names
  */
-export function createAuditStore(connection: SqlConnection, options: StoreOptions = {}): AuditStore {
+export function createAuditStore(
+  connection: SqlConnection,
+  options: StoreOptions = {},
+): AuditStore {
   const sql = statementsFor(options.schema);
   const run = runner(connection, options);
   return {

@@ -2666,7 +2666,7 @@ comment on column waybill.job.concurrency_key is 'Whose job it is; governed queu
   {
     version: 13,
     name: "auditor",
-    hash: "1cd6a35a2a0dba70a8ce3ceac7fbea0ff4084cbcba6f76bed3a21ae8175f0a83",
+    hash: "10843c76be9f7b62771f1113b7130190b8e0d885ec3913e3f6d65030e057954a",
     text: `-- The auditor: what is known of each queue's books, who receives which event, the marker that tells a
 -- broker from one that was wiped, and the origin that tells messages of a database from those of an
 -- earlier life of it.
@@ -2806,6 +2806,38 @@ as $$
 $$;
 
 comment on function waybill.is_orphan(text, uuid, text, timestamptz) is 'True of a message that an earlier life of this database has published, and whose job this one does not know, although its outbox reaches back to it.';
+
+-- As before, but the row of a job with a dead letter stays: without it the dead letter could not be retried,
+-- and one that an operator moves back would run as if it were new.
+create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  kept integer;
+  matters constant text := 'i.finished_at is null or i.finished_at >= $1 or (
+    i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+  )';
+begin
+  -- Only writes to these old ids wait while the partition is read.
+  execute format('lock table waybill.%I in share row exclusive mode', partition);
+  execute format(
+    'select count(*) from (select from waybill.%I as i where %s limit $2) as few', partition, matters
+  ) into kept using before, rows_max + 1;
+  if kept > rows_max then
+    return false;
+  end if;
+  lock table waybill.inbox in access exclusive mode;
+  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
+  alter table waybill.inbox_default disable trigger inbox_ended_unseen;
+  execute format('insert into waybill.inbox select i.* from waybill.%I as i where %s', partition, matters) using before;
+  alter table waybill.inbox_default enable trigger inbox_ended_unseen;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
 `,
   },
 ];
@@ -5657,6 +5689,10 @@ where k.type = o.type
   select i.id, i.queue
   from waybill.inbox_default as i
   where i.finished_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not (
+      i.state = 'failed'
+      and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+    )
   limit $2::integer
 )
 delete from waybill.inbox_default as i

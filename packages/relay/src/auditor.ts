@@ -153,7 +153,11 @@ export class Auditor {
         { since: first.since, until: first.until, tx: first.tx, seq: first.seq },
         rowsMax,
       );
-      going = await this.#judge(going, Map.groupBy(page.jobs, ({ queue }) => queue), books);
+      going = await this.#judge(
+        going,
+        Map.groupBy(page.jobs, ({ queue }) => queue),
+        books,
+      );
       for (const place of going) {
         if (page.scanned < rowsMax) this.#close(place);
         else Object.assign(place, { tx: page.tx, seq: page.seq, changed: true });
@@ -166,7 +170,10 @@ export class Auditor {
   /** Dispatches again what is proven lost; the places that may move on. */
   async #judge(
     group: readonly Place[],
-    unclaimed: ReadonlyMap<string, readonly { id: string; queue: string; tx: string; seq: string }[]>,
+    unclaimed: ReadonlyMap<
+      string,
+      readonly { id: string; queue: string; tx: string; seq: string }[]
+    >,
     books: AuditBooks,
   ): Promise<readonly Place[]> {
     const going: Place[] = [];

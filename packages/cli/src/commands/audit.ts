@@ -23,7 +23,16 @@ function printBooks(output: Output, books: readonly QueueBooks[], unaccounted: n
   if (output.json) return output.object({ queues: books, unaccounted });
   if (books.length > 0) {
     output.table(
-      ["queue", "committed", "waiting", "in flight", "ended", "unaccounted", "dispatched again", ""],
+      [
+        "queue",
+        "committed",
+        "waiting",
+        "in flight",
+        "ended",
+        "unaccounted",
+        "dispatched again",
+        "",
+      ],
       books.map((book) => [
         shown(book.queue),
         String(book.committed),
@@ -37,7 +46,9 @@ function printBooks(output: Output, books: readonly QueueBooks[], unaccounted: n
     );
   }
   if (books.some(({ audited }) => !audited)) {
-    output.note("A queue is audited from the first time that a worker of this database consumes it.");
+    output.note(
+      "A queue is audited from the first time that a worker of this database consumes it.",
+    );
   }
   output.line(`unaccounted: ${unaccounted}`);
 }

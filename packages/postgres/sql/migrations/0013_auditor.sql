@@ -137,3 +137,35 @@ as $$
 $$;
 
 comment on function waybill.is_orphan(text, uuid, text, timestamptz) is 'True of a message that an earlier life of this database has published, and whose job this one does not know, although its outbox reaches back to it.';
+
+-- As before, but the row of a job with a dead letter stays: without it the dead letter could not be retried,
+-- and one that an operator moves back would run as if it were new.
+create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  kept integer;
+  matters constant text := 'i.finished_at is null or i.finished_at >= $1 or (
+    i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+  )';
+begin
+  -- Only writes to these old ids wait while the partition is read.
+  execute format('lock table waybill.%I in share row exclusive mode', partition);
+  execute format(
+    'select count(*) from (select from waybill.%I as i where %s limit $2) as few', partition, matters
+  ) into kept using before, rows_max + 1;
+  if kept > rows_max then
+    return false;
+  end if;
+  lock table waybill.inbox in access exclusive mode;
+  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
+  alter table waybill.inbox_default disable trigger inbox_ended_unseen;
+  execute format('insert into waybill.inbox select i.* from waybill.%I as i where %s', partition, matters) using before;
+  alter table waybill.inbox_default enable trigger inbox_ended_unseen;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
