@@ -184,7 +184,7 @@ function waitingGates(facts: JobFacts, stage: Stage): JobGate[] {
             holds: true,
             detail:
               slot === null
-                ? "it is published and waits in the broker for a worker to take it; if the broker loses it, the auditor dispatches it again"
+                ? "it is published and waits in the broker for a worker to take it"
                 : `it was dispatched at ${at(slot.dispatchedAt)}, for a worker to take`,
           },
         ]

@@ -3374,7 +3374,10 @@ from waybill.worker as w
 where waybill.worker_alive(w.id)
 order by w.started_at
 limit 1000`,
-  claim_deliveries: `with delivery as materialized (
+  claim_deliveries: `with here as materialized (
+  select waybill.origin() as origin
+),
+delivery as materialized (
   select
     d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at, d.on_terminal,
     coalesce(d.expires_at <= clock_timestamp(), false) as expired
@@ -3382,9 +3385,9 @@ limit 1000`,
     id uuid, queue text, type text, dispatch integer, death integer,
     enqueued_at timestamptz, expires_at timestamptz, on_terminal text, origin text
   )
-  cross join (select waybill.origin() as origin offset 0) as here
+  cross join here as h
   where case
-    when d.origin is null or d.origin = here.origin then true
+    when d.origin is null or d.origin = h.origin then true
     else not waybill.is_orphan(d.origin, d.id, d.queue, d.enqueued_at)
   end
 ),

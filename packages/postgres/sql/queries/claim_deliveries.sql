@@ -16,7 +16,10 @@
 -- Rows are taken in the order of their ids, so that two workers with copies of the same jobs wait
 -- for each other instead of deadlocking.
 -- Plan: inbox_pkey of one partition a row. Caller: the worker's claims.
-with delivery as materialized (
+with here as materialized (
+  select waybill.origin() as origin
+),
+delivery as materialized (
   select
     d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at, d.on_terminal,
     coalesce(d.expires_at <= clock_timestamp(), false) as expired
@@ -24,9 +27,9 @@ with delivery as materialized (
     id uuid, queue text, type text, dispatch integer, death integer,
     enqueued_at timestamptz, expires_at timestamptz, on_terminal text, origin text
   )
-  cross join (select waybill.origin() as origin offset 0) as here
+  cross join here as h
   where case
-    when d.origin is null or d.origin = here.origin then true
+    when d.origin is null or d.origin = h.origin then true
     else not waybill.is_orphan(d.origin, d.id, d.queue, d.enqueued_at)
   end
 ),
