@@ -75,6 +75,30 @@ test("C10: messages of a governed queue that are purged give their slots to nobo
   expect(await line.database.rows("select id from waybill.slot")).toEqual([]);
 });
 
+test("C10: a job that its worker has handed back runs, although its message is purged then", async () => {
+  await using ledger = await startLedger();
+  const { database } = ledger.line;
+  ledger.line.startRelay({}, quick);
+  const first = await ledger.startWorker({ graceMs: 100 });
+  const ids = await ledger.enqueue(1);
+  // It runs, and the auditor has passed it.
+  await eventually(async () => {
+    const passed = await database.rows(
+      `select from waybill.audit as a, waybill.outbox as o, waybill.inbox as i
+       where i.id = o.id and i.state = 'running' and pg_visible_in_snapshot(o.tx, a.since)`,
+    );
+    expect(passed).toHaveLength(1);
+  });
+
+  await first.stop();
+  await ledger.ready(1);
+  await ledger.purge();
+  ledger.openGate();
+  await ledger.startWorker();
+
+  await ledger.endedOnce(ids);
+});
+
 const placed = defineEvent({ name: "order.placed", payload: z.object({ n: z.number() }) });
 
 test("C10: events that are purged from one subscription reach it, and no other gets them twice", async () => {

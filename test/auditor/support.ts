@@ -2,19 +2,19 @@
 
 import { defineJob } from "@waybill/core";
 import { queueDepth } from "@waybill/rabbitmq";
-import type { WorkerOptions } from "@waybill/worker";
+import type { Worker, WorkerOptions } from "@waybill/worker";
 import type { PoolClient } from "pg";
 import { expect } from "vitest";
 import { z } from "zod";
 import { connected } from "../rabbitmq/support.ts";
 import { eventually } from "../support/index.ts";
-import { type Line, type LineOptions, startLine } from "../support/line.ts";
+import { type Line, type LineOptions, type Running, startLine } from "../support/line.ts";
 
 /** A line whose jobs each leave one row of the table `effect`, which has no key: doubles can be counted. */
 export interface Ledger extends AsyncDisposable {
   readonly line: Line;
   /** Starts a worker of the queue that runs nothing until the gate is open; resolves when it consumes. */
-  startWorker(options?: Partial<WorkerOptions<PoolClient>>): Promise<void>;
+  startWorker(options?: Partial<WorkerOptions<PoolClient>>): Promise<Running<Worker<PoolClient>>>;
   /** Lets the handlers run. */
   openGate(): void;
   /** Enqueues jobs in one transaction; their ids. */
@@ -57,6 +57,7 @@ export async function startLedger(options: LineOptions = {}): Promise<Ledger> {
       await eventually(() =>
         worker.it.status().queues.some(({ consumer }) => consumer === "consuming"),
       );
+      return worker;
     },
     openGate: () => gate.resolve(),
     enqueue: (count) =>

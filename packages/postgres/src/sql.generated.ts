@@ -6594,7 +6594,7 @@ copied as (
     priority, ordering_key, correlation_id, expires_at, enqueued_at
   )
   select
-    r.id, r.queue, 'job', r.dispatch, clock_timestamp() + interval '30 seconds', 'held',
+    r.id, r.queue, 'job', r.dispatch, clock_timestamp() + interval '10 seconds', 'held',
     'handed back by its worker; a copy, should the broker lose it', o.type, o.version, o.payload,
     o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id, o.expires_at, o.enqueued_at
   from released as r
