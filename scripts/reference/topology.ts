@@ -13,6 +13,7 @@ const headerMeanings: Readonly<Record<keyof typeof waybillHeaders, string>> = {
   onTerminal: "event that is published when the job ends, where it asks for one",
   concurrencyKey: "concurrency key, where there is one",
   slot: "schema whose slot the job runs in, of governed queues",
+  origin: "database that published the message; another one after a failover or a restore",
   queue: "queue of a dead letter",
   death: "which death of the job this dead letter is",
   error: "message of the last failure",

@@ -48,6 +48,7 @@ async function enqueueFailed(
       onTerminal: null,
       concurrencyKey: null,
       slot: null,
+      origin: null,
       headers: {},
       payload: '{"n":1}',
       payloadBase64: false,

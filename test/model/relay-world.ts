@@ -132,6 +132,7 @@ export class RelayWorld {
       destinations,
       names: names("waybill"),
       signing: undefined,
+      origin: undefined,
       confirmTimeoutMs: 10_000,
       random: half,
       counts: { published: 0, republished: 0, parked: 0 },

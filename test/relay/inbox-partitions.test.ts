@@ -1,5 +1,6 @@
 /** Old partitions of the inbox: what runs for long keeps its row, and ends are told once. */
 
+import { createJobs, createRelayStore, pgDatabase } from "@waybill/postgres";
 import { expect, test } from "vitest";
 
 import { eventually } from "../support/index.ts";
@@ -112,4 +113,35 @@ test("the end of a job is told from a partition that the relay has made, and not
     [await oldId(house, 4)],
   );
   expect(await told()).toEqual([moved, await oldId(house, 3), written, await oldId(house, 4)]);
+});
+
+test("a dead letter can be retried however old it is, although the inbox forgets what has ended", async () => {
+  await using house = await startHouse();
+  const { database } = house;
+  await createOldInbox(house);
+  const [dead, ended] = [await oldId(house, 1), await oldId(house, 2)];
+  for (const id of [dead, ended]) {
+    await database.rows(
+      `insert into waybill.inbox (id, queue, type, state, attempt, dispatch, finished_at)
+       values ($1, 'email', 't', 'failed', 1, 1, now() - interval '59 days')`,
+      [id],
+    );
+  }
+  await database.rows(
+    `insert into waybill.dead_letter (id, queue, type, version, attempts, failure_class, message, fingerprint, payload, payload_base64, enqueued_at, died_at)
+     values ($1, 'email', 't', 1, 1, 'unknown', 'm', 'f', '{}', false, now() - interval '60 days', now())`,
+    [dead],
+  );
+
+  house.startRelay();
+  await eventually(async () => expect(await partitionsOf(house)).not.toContain("inbox_old"));
+  await createRelayStore(database.pool).prune("inbox_default", 1, 100);
+
+  expect(await database.rows("select id, state from waybill.inbox")).toEqual([
+    { id: dead, state: "failed" },
+  ]);
+  await createJobs({ database: pgDatabase(database.pool) }).retry(dead);
+  expect(await database.rows("select id, dispatch from waybill.outbox")).toEqual([
+    { id: dead, dispatch: 2 },
+  ]);
 });

@@ -18,6 +18,9 @@ const calls: Readonly<Partial<Record<QueryName, string>>> = {
   fire_timers: "100",
   next_timer: "",
   fire_leases: "1000, '[]'",
+  read_unclaimed: `'["email"]', '100:200:100,150', '100:99999999:', '0', -1, 2000`,
+  check_overtaken: "'email', '100:200:'",
+  dispatch_lost: `1, '[{"i": "01900000-0000-7000-8000-000000000001", "q": "email"}]', 'lost'`,
   park_dispatches: `1, '[{"tx":"1","seq":1}]'`,
   save_cursor: "1, '1:1:', null, false, null, null, null, null",
 };

@@ -1,5 +1,5 @@
 import { createJobs, createOutbox, migrate, pgDatabase, type Outbox } from "@waybill/postgres";
-import { createRelay, type Relay, type RelayOptions } from "@waybill/relay";
+import { createRelay, type Relay, type RelayInternals, type RelayOptions } from "@waybill/relay";
 import { createWorker, type Worker, type WorkerOptions } from "@waybill/worker";
 import { silentLogger } from "@waybill/core";
 import type { PoolClient } from "pg";
@@ -19,7 +19,7 @@ export interface Line extends AsyncDisposable {
   /** Runs `work` in a transaction of the application. */
   transaction<T>(work: (tx: PoolClient) => Promise<T>): Promise<T>;
   /** Starts a relay; it stops at the end of the test, or by `stop`. */
-  startRelay(options?: Partial<RelayOptions>): Running<Relay>;
+  startRelay(options?: Partial<RelayOptions>, internals?: RelayInternals): Running<Relay>;
   /** Makes a worker for the queues, lets `register` give it handlers, and starts it. */
   startWorker(
     queues: readonly string[],
@@ -74,8 +74,13 @@ export async function startLine(options: LineOptions = {}): Promise<Line> {
     outbox: createOutbox({ database: appDatabase }),
     jobs: createJobs({ database: appDatabase }),
     transaction: (work) => appDatabase.transaction(work),
-    startRelay: (more) =>
-      run(createRelay({ databaseUrl: database.url, broker, logger: silentLogger, ...more })),
+    startRelay: (more, internals) =>
+      run(
+        createRelay(
+          { databaseUrl: database.url, broker, logger: silentLogger, ...more },
+          internals,
+        ),
+      ),
     startWorker(queues, register, more) {
       const worker = createWorker<PoolClient>({
         database: appDatabase,

@@ -12,6 +12,10 @@ export interface TestVhost extends AsyncDisposable {
   readonly name: string;
   /** The management API of the broker. */
   readonly management: ManagementApi;
+  /** Deletes it with all that is in it; whoever is connected is thrown out. */
+  drop(): Promise<void>;
+  /** Makes it anew, empty, where it is missing. */
+  make(): Promise<void>;
 }
 
 /** Options of createTestVhost. */
@@ -31,21 +35,27 @@ export async function createTestVhost(options: TestVhostOptions = {}): Promise<T
   const url = new URL(serverUrl);
   const name = `waybill-test-${random}`;
   const management = managementApi(managementUrl, url);
-  await management.request("PUT", `/api/vhosts/${name}`, {});
   const user = encodeURIComponent(decodeURIComponent(url.username || "guest"));
-  await management.request("PUT", `/api/permissions/${name}/${user}`, {
-    configure: ".*",
-    write: ".*",
-    read: ".*",
-  });
+  const make = async (): Promise<void> => {
+    await management.request("PUT", `/api/vhosts/${name}`, {});
+    await management.request("PUT", `/api/permissions/${name}/${user}`, {
+      configure: ".*",
+      write: ".*",
+      read: ".*",
+    });
+  };
+  const drop = async (): Promise<void> => {
+    await management.request("DELETE", `/api/vhosts/${name}`);
+  };
+  await make();
   url.pathname = `/${name}`;
   return {
     url: url.href,
     prefix: "waybill",
     name,
     management,
-    async [Symbol.asyncDispose]() {
-      await management.request("DELETE", `/api/vhosts/${name}`);
-    },
+    drop,
+    make,
+    [Symbol.asyncDispose]: drop,
   };
 }

@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { Command, type CommandUnknownOpts, Option } from "@commander-js/extra-typings";
 import { createProgram, type Program } from "./command.ts";
+import { addAuditCommands } from "./commands/audit.ts";
 import { addBreakerCommand } from "./commands/breaker.ts";
 import { addDeadCommand } from "./commands/dead.ts";
 import { addDoctorCommand } from "./commands/doctor.ts";
@@ -57,6 +58,7 @@ export function buildCommand(program: Program): CommandUnknownOpts {
   addQueueCommand(root, program);
   addWorkersCommand(root, program);
   addBreakerCommand(root, program);
+  addAuditCommands(root, program);
   addDoctorCommand(root, program);
   return root;
 }

@@ -8,7 +8,7 @@ export const exitCodes = {
   usage: 2,
   /** Some of several things were done; the rest is reported. */
   partial: 3,
-  /** A check (`doctor`, `topology check`) ran and found problems. */
+  /** A check (`doctor`, `topology check`, `audit`) ran and found problems. */
   problems: 4,
   /** Ended by SIGINT before it was done. */
   interrupted: 130,

@@ -1,6 +1,8 @@
 import { userInfo } from "node:os";
 import type { KeyRing, Logger } from "@waybill/core";
 import {
+  type Audit,
+  createAudit,
   createDependencies,
   createJobs,
   createQueues,
@@ -122,6 +124,14 @@ export async function withWorkers<T>(
   work: (workers: Workers<Client>) => Promise<T>,
 ): Promise<T> {
   return await withOperator(settings, (options) => work(createWorkers(options)));
+}
+
+/** Runs `work` with the books of a schema. */
+export async function withAudit<T>(
+  settings: StoreSettings,
+  work: (audit: Audit<Client>) => Promise<T>,
+): Promise<T> {
+  return await withOperator(settings, (options) => work(createAudit(options)));
 }
 
 /** Runs `work` with the dependencies of a schema. */

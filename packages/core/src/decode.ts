@@ -227,7 +227,7 @@ function untypedReason(decoder: DecoderName): string {
  * but for a fresh id and the time.
  *
  * Of Waybill's own headers it believes dispatch, version, death, priority, ordering key, enqueued-at
- * and expires-at, each within bounds, and on-terminal, concurrency-key and slot in its own messages; all else is decided from
+ * and expires-at, each within bounds, and on-terminal, concurrency-key, slot and origin in its own messages; all else is decided from
  * the database.
  *
  * @returns the envelope, or an {@link UnreadableEnvelope} with the bytes and a reason:
@@ -285,6 +285,7 @@ export function decodeEnvelope(
     onTerminal: own ? terminalEventOf(headers) : null,
     concurrencyKey: own ? concurrencyKeyOf(headers) : null,
     slot: own ? (headerName(headerOf(headers, waybillHeaders.slot), 63) ?? null) : null,
+    origin: own ? (headerName(headerOf(headers, waybillHeaders.origin), 100) ?? null) : null,
     headers: applicationHeaders({ ...headers, ...reading.headers }),
     ...stored,
   };

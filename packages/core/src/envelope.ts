@@ -28,6 +28,8 @@ export interface Dispatch {
   readonly enqueuedAt: Date;
   /** Schema that the job's slot lies in, of jobs of governed queues. */
   readonly slot?: string | undefined;
+  /** The database that it is published from, in its present life. */
+  readonly origin?: string | undefined;
 }
 
 /** Names of the exchanges and queues that an envelope is addressed to. */
@@ -66,6 +68,8 @@ export const waybillHeaders = {
   concurrencyKey: "waybill-concurrency-key",
   /** Of a message that was dispatched in a slot: the schema that the slot lies in. */
   slot: "waybill-slot",
+  /** Database that the message was published from, another one after a restore or a failover. */
+  origin: "waybill-origin",
   queue: "waybill-queue",
   death: "waybill-death",
   error: "waybill-error",
@@ -118,6 +122,7 @@ export function encodeEnvelope(row: Dispatch, names: TopologyNames): OutgoingEnv
     if (row.expiresAt !== null) headers[waybillHeaders.expiresAt] = row.expiresAt.getTime();
     if (row.priority !== null) headers[waybillHeaders.priority] = row.priority;
     if (row.slot !== undefined) headers[waybillHeaders.slot] = row.slot;
+    if (row.origin !== undefined) headers[waybillHeaders.origin] = row.origin;
   }
   // Broker priorities reach from 0 to 255; Waybill's integers are wider and live in the database.
   const priority = row.priority === null ? undefined : Math.min(9, Math.max(0, row.priority));
@@ -177,6 +182,8 @@ export interface Envelope {
   readonly concurrencyKey: string | null;
   /** Schema that the job's slot lies in; null where it was dispatched without one. */
   readonly slot: string | null;
+  /** The database that published it, in its life then; null for foreign messages. */
+  readonly origin: string | null;
   /** Headers of the application, strings only; nothing of Waybill's or the broker's. */
   readonly headers: Readonly<Record<string, string>>;
   readonly payload: string;

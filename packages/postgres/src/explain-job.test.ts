@@ -69,6 +69,25 @@ test.each<readonly [what: string, given: Given, held: string]>([
     "relayed: relay relay-1 leads and has not read it yet, 3 rows before it",
   ],
   [
+    "a broker that takes nothing",
+    {
+      backlog: null,
+      job: { relayed: false },
+      written: { dispatch: 1, relayed: false, ahead: 3 },
+      relay: { holder: "relay-1", held: true, saved_at: "2020-01-01T00:00:00.000Z" },
+    },
+    "relayed: relay relay-1 leads and has not read it yet, 3 rows before it; nothing was published since " +
+      "2020-01-01T00:00:00.000Z, so the broker is blocked or away: see waybill doctor",
+  ],
+  [
+    "the loss of its message",
+    {
+      backlog: null,
+      job: { waiting_for: "lost", waiting_detail: "the queue is empty", next_at: later },
+    },
+    `lost: the broker has lost it: the queue is empty; it is dispatched again at ${later}`,
+  ],
+  [
     "that no relay leads",
     {
       backlog: null,
@@ -221,7 +240,7 @@ test.each<readonly [what: string, given: Given, held: string]>([
   [
     "its way to a worker of a pass-through queue",
     { queue: { governed: false }, backlog: null },
-    "delivery: it is at the broker, for a worker to take",
+    "delivery: it is published and waits in the broker for a worker to take it",
   ],
   [
     "its worker",

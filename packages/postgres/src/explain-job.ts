@@ -33,6 +33,9 @@ export interface JobExplanation {
   readonly gates: readonly JobGate[];
 }
 
+/** A relay that leads and has something to publish saves its place far more often, in milliseconds. */
+const silentRelayMs = 10_000;
+
 /** Where a job is between its commit and its end. */
 type Stage = "timer" | "outbox" | "backlog" | "dispatched" | "running" | "ended";
 
@@ -44,16 +47,22 @@ function stageOf({ job, written, backlog }: JobFacts): Stage {
   return written !== null && !written.relayed ? "outbox" : "dispatched";
 }
 
-function relayGate({ relay, written, job }: JobFacts, stage: Stage): JobGate {
+function relayGate({ relay, written, job, now }: JobFacts, stage: Stage): JobGate {
   if (stage === "timer" && !job.relayed) return open("relayed", "after the time that it waits for");
   if (stage !== "outbox") return open("relayed", "the relay has read it");
   const ahead = `${counted(written?.ahead ?? 0)} rows before it`;
   const last = relay.savedAt === null ? "" : `; a relay last read at ${at(relay.savedAt)}`;
+  const isSilent =
+    relay.savedAt !== null && now.getTime() - relay.savedAt.getTime() > silentRelayMs;
+  // What holds the relay up is in its own memory; the database shows that something does.
+  const blocked = isSilent
+    ? `; nothing was published since ${at(relay.savedAt)}, so the broker is blocked or away: see waybill doctor`
+    : "";
   return {
     gate: "relayed",
     holds: true,
     detail: relay.held
-      ? `relay ${relay.holder ?? "without a name"} leads and has not read it yet, ${ahead}`
+      ? `relay ${relay.holder ?? "without a name"} leads and has not read it yet, ${ahead}${blocked}`
       : `no relay leads, ${ahead}${last}`,
   };
 }
@@ -72,6 +81,14 @@ function timerGates({ job, backlog }: JobFacts, stage: Stage): JobGate[] {
           gate: "retry",
           holds: true,
           detail: `attempt ${job.attempt} failed${because(waitingDetail)}; the next one waits ${until}`,
+        },
+      ];
+    case "lost":
+      return [
+        {
+          gate: "lost",
+          holds: true,
+          detail: `the broker has lost it${because(waitingDetail)}; it is dispatched again ${nextAt === null ? "when an operator releases it" : `at ${at(nextAt)}`}`,
         },
       ];
     default:
@@ -167,7 +184,7 @@ function waitingGates(facts: JobFacts, stage: Stage): JobGate[] {
             holds: true,
             detail:
               slot === null
-                ? "it is at the broker, for a worker to take"
+                ? "it is published and waits in the broker for a worker to take it"
                 : `it was dispatched at ${at(slot.dispatchedAt)}, for a worker to take`,
           },
         ]

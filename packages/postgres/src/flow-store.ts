@@ -79,6 +79,10 @@ export interface FlowStore {
   declared(queues: readonly string[]): Promise<ReadonlyMap<string, DeclaredSettings>>;
   /** Declares settings; false: they are not as they were read any more. */
   declare(queue: string, settings: DeclaredSettings, read: DeclaredSettings): Promise<boolean>;
+  /** Says which events each of these subscriptions receives. */
+  subscribe(
+    subscriptions: readonly { readonly queue: string; readonly events: readonly string[] }[],
+  ): Promise<void>;
   /** Tells which queues a worker consumes, and what it still runs of them. */
   join(
     worker: string,
@@ -146,6 +150,9 @@ export function createFlowStore(connection: SqlConnection, options: StoreOptions
     declare: async (queue, settings, read) =>
       (await run(sql.declare_queue, [queue, JSON.stringify(settings), JSON.stringify(read)])).rows
         .length > 0,
+    async subscribe(subscriptions) {
+      await run(sql.declare_subscriptions, [JSON.stringify(subscriptions)]);
+    },
     async join(worker, queues) {
       await run(sql.join_queues, [worker, JSON.stringify(queues)]);
     },

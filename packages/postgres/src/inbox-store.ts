@@ -31,6 +31,8 @@ export interface ClaimRequest extends JobRef {
   readonly expiresAt: Date | null;
   /** Event to publish when the job ends; null for none. */
   readonly onTerminal: string | null;
+  /** The database that published it, in its life then; null: not to be looked at. */
+  readonly origin?: string | null | undefined;
 }
 
 /** A row of the inbox as the claim left it. */
@@ -111,7 +113,7 @@ export interface FailureOutcome extends JobRef {
 /** A message to put aside. */
 export interface ParkRequest {
   readonly envelope: Envelope;
-  readonly reason: "held" | "no_handler" | "delay" | "ungoverned";
+  readonly reason: "held" | "no_handler" | "delay" | "ungoverned" | "orphan";
   readonly detail: string;
   /** Of `held`: the worker that runs the job. */
   readonly owner: string | null;
@@ -199,6 +201,7 @@ export function createInboxStore(
             enqueued_at: request.enqueuedAt,
             expires_at: request.expiresAt,
             on_terminal: request.onTerminal,
+            origin: request.origin ?? null,
           })),
         ),
         owner,

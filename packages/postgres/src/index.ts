@@ -59,6 +59,24 @@ export {
   type DependencyStore,
   type OutcomeReport,
 } from "./dependency-store.ts";
+export {
+  type Audit,
+  type AuditOptions,
+  createAudit,
+  type EndedJobs,
+  type JobsInFlight,
+  type QueueBooks,
+  type WaitingJobs,
+} from "./audit.ts";
+export {
+  type AuditBooks,
+  type AuditPlace,
+  type AuditStore,
+  createAuditStore,
+  type IdleSlot,
+  type UnclaimedJob,
+  type UnclaimedPage,
+} from "./audit-store.ts";
 export { operatingError, sqlStateOf, unavailableError } from "./database-errors.ts";
 export type { EnqueueOptions, IdempotencyMode } from "./enqueue-options.ts";
 export type { Database, Row, SqlConnection, SqlExecutor } from "./executor.ts";

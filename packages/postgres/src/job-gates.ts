@@ -12,6 +12,7 @@ export type GateName =
   | "delay"
   | "retry"
   | "parked"
+  | "lost"
   | "queue_paused"
   | "type_paused"
   | "key_paused"

@@ -138,6 +138,8 @@ export interface RelayStore {
   /** False: another relay has taken the term, nothing was saved. */
   saveCursor(epoch: string, cursor: StoredCursor): Promise<boolean>;
   markOrigin(epoch: string): Promise<void>;
+  /** Which database this is, in its present life; messages carry it. */
+  origin(): Promise<string | undefined>;
   /** How many rows are published again; undefined: another relay has taken the term. */
   rescan(epoch: string, snapshotTrusted: boolean, why: string): Promise<number | undefined>;
   /** Rows after a snapshot; `late`: it has transactions in progress. */

@@ -64,6 +64,7 @@ function termStatements(
   | "readCursor"
   | "saveCursor"
   | "markOrigin"
+  | "origin"
   | "rescan"
 > {
   return {
@@ -85,6 +86,7 @@ function termStatements(
     async markOrigin(epoch) {
       await run(sql.mark_origin, [epoch]);
     },
+    origin: async () => (await run<{ origin: string }>(sql.read_origin)).first?.origin,
     async rescan(epoch, snapshotTrusted, why) {
       const { first } = await run<{ rows: string }>(sql.rescan_outbox, [
         epoch,

@@ -2663,6 +2663,183 @@ comment on column waybill.job.on_terminal is 'Event that is published when it en
 comment on column waybill.job.concurrency_key is 'Whose job it is; governed queues limit and share by it.';
 `,
   },
+  {
+    version: 13,
+    name: "auditor",
+    hash: "10843c76be9f7b62771f1113b7130190b8e0d885ec3913e3f6d65030e057954a",
+    text: `-- The auditor: what is known of each queue's books, who receives which event, the marker that tells a
+-- broker from one that was wiped, and the origin that tells messages of a database from those of an
+-- earlier life of it.
+
+alter table waybill.relay add column marker text;
+comment on column waybill.relay.marker is 'Name of an exchange at the broker that is there as long as what was published is; null: none was declared yet.';
+
+-- How far each queue is audited. A row is written when the auditor has moved, never for a job.
+create table waybill.audit (
+  queue text not null,
+  since pg_snapshot not null default '1:1:',
+  until pg_snapshot,
+  position_tx xid8 not null default '0',
+  position_seq bigint not null default -1,
+  lost pg_snapshot,
+  lost_at timestamptz,
+  lost_why text,
+  dispatched bigint not null default 0,
+  moved_at timestamptz not null default clock_timestamp(),
+  constraint audit_pkey primary key (queue)
+) with (fillfactor = 50);
+
+comment on table waybill.audit is 'How far the books of each queue are proven: what is visible in since has been claimed, or waits where it is brought forward.';
+comment on column waybill.audit.queue is 'Queue or subscription that a worker of this database consumes.';
+comment on column waybill.audit.since is 'Everything visible in it is accounted for.';
+comment on column waybill.audit.until is 'Upper end of the stretch that is being looked at; null: none.';
+comment on column waybill.audit.position_tx is 'Last place of the stretch that is accounted for.';
+comment on column waybill.audit.position_seq is 'Last place of the stretch that is accounted for.';
+comment on column waybill.audit.lost is 'Whatever is visible in it and was not claimed counts as lost, without further proof; null: nothing.';
+comment on column waybill.audit.lost_at is 'When that was said: slots of before it are lost as well.';
+comment on column waybill.audit.lost_why is 'Why, in words.';
+comment on column waybill.audit.dispatched is 'How many lost jobs were dispatched again, ever.';
+comment on column waybill.audit.moved_at is 'When the row was last written.';
+
+-- Which subscriptions receive an event: the broker alone knew.
+create table waybill.subscription (
+  queue text not null,
+  event text not null,
+  since timestamptz not null default clock_timestamp(),
+  constraint subscription_pkey primary key (queue, event)
+);
+
+comment on table waybill.subscription is 'Events of each subscription, as its workers last declared them.';
+comment on column waybill.subscription.queue is 'Name of the subscription, which is that of its queue.';
+comment on column waybill.subscription.event is 'Name of the event.';
+comment on column waybill.subscription.since is 'When it was declared: events of before then may never have reached it.';
+
+alter table waybill.timer
+  drop constraint timer_reason_known,
+  add constraint timer_reason_known check (reason in (
+    'delay', 'retry', 'held', 'lease', 'no_handler', 'unroutable', 'nacked', 'refused', 'ungoverned', 'lost', 'orphan'
+  ));
+comment on column waybill.timer.reason is 'delay: asked for by the producer; retry: next attempt; held: a copy of a job that another worker runs; lease: protects a running job whose delivery was acked; no_handler: no worker knew the type or version; unroutable, nacked, refused: what the broker said; ungoverned: came to a governed queue without a slot; lost: the broker has lost it, it is dispatched again; orphan: a message whose job this database does not know.';
+
+alter table waybill.audit_log
+  drop constraint audit_log_action_known,
+  add constraint audit_log_action_known check (action in (
+    'cancel', 'retry', 'redrive', 'release', 'rescan', 'drain', 'restart',
+    'set', 'pause', 'resume', 'edit', 'reprioritise', 'delay', 'drop', 'replace', 'open', 'close', 'reconcile'
+  ));
+
+create function waybill.awaits_delivery(
+  job_id uuid, queue_name text, dispatched integer, at_tx xid8, at_seq bigint
+) returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+  select coalesce(
+    (
+      select case
+        when i.state in ('succeeded', 'failed', 'cancelled') then false
+        when i.state = 'running' then i.dispatch < dispatched and not waybill.worker_alive(i.owner)
+        else true
+      end
+      from waybill.inbox as i
+      where i.id = job_id and i.queue = queue_name
+    ),
+    true
+  )
+  and not exists (
+    select from waybill.timer as t where t.id = job_id and t.queue = queue_name and t.kind = 'job'
+  )
+  and not exists (select from waybill.backlog as b where b.id = job_id and b.queue = queue_name)
+  and not exists (select from waybill.slot as s where s.id = job_id and s.queue = queue_name)
+  and not exists (
+    select
+    from waybill.outbox as o
+    where o.id = job_id
+      and o.queue = queue_name
+      and o.kind = 'job'
+      and (
+        o.dispatch > dispatched
+        or (o.dispatch = dispatched and (o.tx, o.seq) > (at_tx, at_seq))
+      )
+  )
+$$;
+
+comment on function waybill.awaits_delivery(uuid, text, integer, xid8, bigint) is 'True where nothing but the message of this very row of the outbox brings the job forward: no worker has claimed it, and it waits nowhere in the database.';
+
+create function waybill.origin() returns text
+language plpgsql stable
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  timeline text;
+begin
+  begin
+    timeline := left(pg_walfile_name(pg_current_wal_lsn()), 8);
+  exception
+    when others then
+      timeline := '';
+  end;
+  return (select f.id::text from waybill.flow as f) || ':' || 'waybill.outbox'::regclass::oid::text || ':' || timeline;
+end
+$$;
+
+comment on function waybill.origin() is 'Identity of this database in its present life: another one after a failover, a restore to an earlier time, or from a dump.';
+
+create function waybill.is_orphan(message_origin text, job_id uuid, queue_name text, enqueued_at timestamptz)
+returns boolean
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+  select split_part(message_origin, ':', 1) = (select f.id::text from waybill.flow as f)
+    and enqueued_at >= coalesce(
+      (select o.created_at from waybill.outbox as o order by o.tx, o.seq limit 1),
+      clock_timestamp() - interval '1 hour'
+    )
+    and not exists (select from waybill.inbox as i where i.id = job_id and i.queue = queue_name)
+    and not exists (
+      select from waybill.outbox as o
+      where o.id = job_id and (o.kind = 'event' or (o.kind = 'job' and o.queue = queue_name))
+    )
+    and not exists (
+      select from waybill.timer as t where t.id = job_id and t.queue = queue_name and t.kind = 'job'
+    )
+$$;
+
+comment on function waybill.is_orphan(text, uuid, text, timestamptz) is 'True of a message that an earlier life of this database has published, and whose job this one does not know, although its outbox reaches back to it.';
+
+-- As before, but the row of a job with a dead letter stays: without it the dead letter could not be retried,
+-- and one that an operator moves back would run as if it were new.
+create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  kept integer;
+  matters constant text := 'i.finished_at is null or i.finished_at >= $1 or (
+    i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+  )';
+begin
+  -- Only writes to these old ids wait while the partition is read.
+  execute format('lock table waybill.%I in share row exclusive mode', partition);
+  execute format(
+    'select count(*) from (select from waybill.%I as i where %s limit $2) as few', partition, matters
+  ) into kept using before, rows_max + 1;
+  if kept > rows_max then
+    return false;
+  end if;
+  lock table waybill.inbox in access exclusive mode;
+  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
+  alter table waybill.inbox_default disable trigger inbox_ended_unseen;
+  execute format('insert into waybill.inbox select i.* from waybill.%I as i where %s', partition, matters) using before;
+  alter table waybill.inbox_default enable trigger inbox_ended_unseen;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
+`,
+  },
 ];
 
 /** Names of the files in sql/queries. */
@@ -2674,6 +2851,7 @@ export type QueryName =
   | "check_leases"
   | "check_outbox"
   | "check_outbox_partition"
+  | "check_overtaken"
   | "check_partitions"
   | "check_pauses"
   | "check_relay"
@@ -2687,12 +2865,15 @@ export type QueryName =
   | "close_dependency"
   | "complete_job"
   | "complete_jobs"
+  | "count_books"
   | "count_jobs"
   | "create_inbox_partition"
   | "create_outbox_partition"
   | "declare_dependencies"
   | "declare_queue"
+  | "declare_subscriptions"
   | "delay_job"
+  | "dispatch_lost"
   | "dispatch_round"
   | "drop_inbox_partition"
   | "drop_outbox_partition"
@@ -2759,6 +2940,7 @@ export type QueryName =
   | "prune_waiting"
   | "prune_watches"
   | "prune_workers"
+  | "read_audit"
   | "read_capacity"
   | "read_checkpoint"
   | "read_cursor"
@@ -2769,15 +2951,18 @@ export type QueryName =
   | "read_fresh_page"
   | "read_fresh_window"
   | "read_governance"
+  | "read_idle_slots"
   | "read_keyed_page"
   | "read_known_jobs"
   | "read_lane"
   | "read_lanes"
   | "read_late_page"
+  | "read_origin"
   | "read_outcomes"
   | "read_queue_settings"
   | "read_requests"
   | "read_slots"
+  | "read_unclaimed"
   | "read_unclaimed_slots"
   | "read_waiting_jobs"
   | "read_watched"
@@ -2800,13 +2985,16 @@ export type QueryName =
   | "retire_worker"
   | "retry_job"
   | "return_jobs"
+  | "save_audit"
   | "save_checkpoint"
   | "save_cursor"
   | "save_progress"
+  | "set_marker"
   | "set_queue"
   | "set_tier"
   | "start_inline"
   | "step_breakers"
+  | "take_for_lost"
   | "take_term"
   | "tell_watchers"
   | "unwatch_jobs"
@@ -3037,6 +3225,30 @@ from pending as p`,
         end
       )
   ) as needed`,
+  check_overtaken: `select exists (
+  select
+  from (
+    select o.id, o.kind, o.queue, o.type, o.dispatch, o.priority
+    from waybill.outbox as o
+    where o.tx >= pg_snapshot_xmax($2::pg_snapshot)
+    order by o.tx, o.seq
+    limit 2000
+  ) as o
+  cross join lateral (
+    select
+    from waybill.inbox as i
+    where i.id = o.id and i.queue = $1::text and i.dispatch >= o.dispatch and i.started_at is not null
+    limit 1
+  ) as i
+  where o.priority is null
+    and (
+      (o.kind = 'job' and o.queue = $1::text)
+      or (
+        o.kind = 'event'
+        and exists (select from waybill.subscription as b where b.queue = $1::text and b.event = o.type)
+      )
+    )
+) as overtaken`,
   check_partitions: `select
   parent.relname::text as parent,
   child.relname::text as partition,
@@ -3162,14 +3374,22 @@ from waybill.worker as w
 where waybill.worker_alive(w.id)
 order by w.started_at
 limit 1000`,
-  claim_deliveries: `with delivery as materialized (
+  claim_deliveries: `with here as materialized (
+  select waybill.origin() as origin
+),
+delivery as materialized (
   select
     d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at, d.on_terminal,
     coalesce(d.expires_at <= clock_timestamp(), false) as expired
   from jsonb_to_recordset($1::jsonb) as d (
     id uuid, queue text, type text, dispatch integer, death integer,
-    enqueued_at timestamptz, expires_at timestamptz, on_terminal text
+    enqueued_at timestamptz, expires_at timestamptz, on_terminal text, origin text
   )
+  cross join here as h
+  where case
+    when d.origin is null or d.origin = h.origin then true
+    else not waybill.is_orphan(d.origin, d.id, d.queue, d.enqueued_at)
+  end
 ),
 claimed as (
   insert into waybill.inbox as i (
@@ -3398,6 +3618,71 @@ news as (
 )
 select c.id::text as id, c.queue
 from completed as c`,
+  count_books: `with input as materialized (
+  select $1::text as name
+),
+published as materialized (
+  select r.snapshot from waybill.relay as r where r.shard = 0
+),
+known as (
+  select i.id, i.queue from waybill.inbox as i
+  union
+  select o.id, o.queue from waybill.outbox as o where o.kind = 'job'
+  union
+  select t.id, t.queue from waybill.timer as t where t.kind = 'job'
+  union
+  select o.id, b.queue
+  from waybill.outbox as o
+  join waybill.subscription as b on b.event = o.type and o.created_at > b.since
+  where o.kind = 'event'
+),
+sorted as (
+  select
+    k.queue,
+    case
+      when i.state in ('succeeded', 'failed', 'cancelled') then i.state
+      when i.state = 'running' then case when waybill.worker_alive(i.owner) then 'running' else 'takeover' end
+      else coalesce(
+        (
+          select case
+            when t.reason in ('delay', 'retry', 'lost', 'orphan') then t.reason else 'parked'
+          end
+          from waybill.timer as t
+          where t.id = k.id and t.queue = k.queue and t.kind = 'job'
+          order by t.dispatch desc
+          limit 1
+        ),
+        (select 'backlog' from waybill.backlog as b where b.id = k.id and b.queue = k.queue),
+        (select 'dispatched' from waybill.slot as s where s.id = k.id and s.queue = k.queue),
+        (
+          select case
+            when not coalesce(pg_visible_in_snapshot(o.tx, (select p.snapshot from published as p)), false) then 'unpublished'
+            when i.dispatch >= o.dispatch or pg_visible_in_snapshot(o.tx, a.since) then 'unaccounted'
+            else 'published'
+          end
+          from waybill.outbox as o
+          left join waybill.audit as a on a.queue = k.queue
+          where o.id = k.id and (o.kind = 'event' or (o.kind = 'job' and o.queue = k.queue))
+          order by o.kind = 'job' desc, o.dispatch desc, o.tx desc, o.seq desc
+          limit 1
+        ),
+        'foreign'
+      )
+    end as category
+  from known as k
+  cross join input as n
+  left join waybill.inbox as i on i.id = k.id and i.queue = k.queue
+  where n.name in ('', k.queue)
+)
+select s.queue, s.category, count(*)::text as jobs
+from sorted as s
+group by s.queue, s.category
+union all
+select a.queue, '', a.dispatched::text
+from waybill.audit as a
+cross join input as n
+where n.name in ('', a.queue)
+order by queue, category`,
   count_jobs: `select c.queue, c.state, sum(c.jobs)::text as jobs
 from (
   select i.queue, i.state, count(*) as jobs
@@ -3437,6 +3722,22 @@ set declared = excluded.declared,
     changed_at = clock_timestamp()
 where q.declared = $3::jsonb
 returning q.name`,
+  declare_subscriptions: `with said as materialized (
+  select s.queue, e.event
+  from jsonb_to_recordset(($1::text)::jsonb) as s (queue text, events jsonb)
+  cross join lateral jsonb_array_elements_text(s.events) as e (event)
+),
+dropped as (
+  delete from waybill.subscription as b
+  where b.queue in (select s.queue from said as s)
+    and not exists (select from said as s where s.queue = b.queue and s.event = b.event)
+)
+insert into waybill.subscription (queue, event)
+select s.queue, s.event
+from said as s
+order by s.queue, s.event
+on conflict (queue, event) do nothing
+returning queue, event`,
   delay_job: `with input as materialized (
   select
     ($1::text)::uuid as id,
@@ -3520,6 +3821,64 @@ noted as (
 select to_char(c.fire_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as fire_at
 from changed as c
 limit 1`,
+  dispatch_lost: `with lost as materialized (
+  select distinct l.i as id, l.q as queue
+  from jsonb_to_recordset(($2::text)::jsonb) as l (i uuid, q text)
+  where exists (select from waybill.relay as r where r.shard = 0 and r.epoch = $1::bigint)
+),
+again as materialized (
+  select
+    l.queue as to_queue,
+    greatest(o.dispatch, coalesce(s.dispatch, 0), coalesce(i.dispatch, 0)) as last,
+    greatest(o.dispatch, coalesce(s.dispatch, 0)) - coalesce(i.dispatch, 0) as losses,
+    o.*
+  from lost as l
+  cross join lateral (
+    select e.*
+    from waybill.outbox as e
+    where e.id = l.id and ((e.kind = 'job' and e.queue = l.queue) or e.kind = 'event')
+    order by e.kind = 'job' desc, e.dispatch desc, e.tx desc, e.seq desc
+    limit 1
+  ) as o
+  left join lateral (
+    select i.state, i.dispatch, i.owner from waybill.inbox as i where i.id = l.id and i.queue = l.queue limit 1
+  ) as i on true
+  left join lateral (
+    select s.dispatch, s.waiting from waybill.slot as s where s.id = l.id and s.queue = l.queue limit 1
+  ) as s on true
+  where case
+    when s.dispatch is null then waybill.awaits_delivery(l.id, l.queue, o.dispatch, o.tx, o.seq)
+    when s.waiting then false
+    when i.state is null then true
+    when i.state in ('succeeded', 'failed', 'cancelled') then false
+    when i.state = 'running' then i.dispatch < s.dispatch and not waybill.worker_alive(i.owner)
+    else i.dispatch < s.dispatch
+  end
+),
+parked as (
+  insert into waybill.timer (
+    id, queue, kind, dispatch, fire_at, reason, detail, type, version, payload, payload_base64, headers,
+    priority, ordering_key, correlation_id, expires_at, enqueued_at
+  )
+  select
+    a.id, a.to_queue, 'job', a.last + 1,
+    clock_timestamp()
+      + case when a.losses <= 1 then 0 else least(3600, 10 * 2 ^ least(a.losses - 2, 20)) end * interval '1 second',
+    'lost', $3::text, a.type, a.version, a.payload, a.payload_base64, a.headers, a.priority, a.ordering_key,
+    a.correlation_id, a.expires_at, a.enqueued_at
+  from again as a
+  order by a.tx, a.seq
+  on conflict (id, queue, kind, dispatch) do nothing
+  returning queue
+),
+counted as (
+  select p.queue, count(*) as jobs from parked as p group by p.queue
+)
+update waybill.audit as a
+set dispatched = a.dispatched + c.jobs
+from counted as c
+where a.queue = c.queue
+returning a.queue, c.jobs::integer as jobs`,
   dispatch_round: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'
@@ -5150,14 +5509,14 @@ parked as (
   )
   select
     m.id, m.queue, 'job', m.dispatch,
-    greatest(
+    case when m.reason = 'orphan' then 'infinity' else greatest(
       m.instant,
       coalesce(
         m.fire_at,
         (select w.lease_until from waybill.worker as w where w.id = m.owner),
         m.instant
       )
-    ) + m.delay_ms * interval '1 millisecond',
+    ) end + m.delay_ms * interval '1 millisecond',
     m.reason, m.detail,
     case when m.reason = 'no_handler' then coalesce(m.parked_at, m.instant) end,
     case when m.reason = 'held' then m.owner end,
@@ -5333,6 +5692,10 @@ where k.type = o.type
   select i.id, i.queue
   from waybill.inbox_default as i
   where i.finished_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not (
+      i.state = 'failed'
+      and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+    )
   limit $2::integer
 )
 delete from waybill.inbox_default as i
@@ -5438,6 +5801,36 @@ shares as (
 delete from waybill.worker as w
 using old as o
 where w.id = o.id`,
+  read_audit: `with term as materialized (
+  select r.snapshot, r.marker
+  from waybill.relay as r
+  where r.shard = 0 and r.epoch = $1::bigint
+),
+consumed as materialized (
+  select distinct unnest(w.queues) as queue
+  from waybill.worker as w
+),
+opened as (
+  insert into waybill.audit (queue)
+  select c.queue
+  from consumed as c, term as t
+  where not exists (select from waybill.audit as a where a.queue = c.queue)
+  on conflict (queue) do nothing
+)
+select
+  t.snapshot::text as snapshot,
+  t.marker,
+  (extract(epoch from statement_timestamp()) * 1000)::double precision as "nowMs",
+  a.queue,
+  a.since::text as since,
+  a.until::text as until,
+  a.position_tx::text as tx,
+  a.position_seq::text as seq,
+  a.lost::text as lost,
+  (extract(epoch from a.lost_at) * 1000)::double precision as "lostAtMs",
+  a.lost_why as "lostWhy"
+from term as t
+left join waybill.audit as a on a.queue in (select c.queue from consumed as c)`,
   read_capacity: `select s.queue, count(*)::integer as workers, sum(s.concurrency)::integer as capacity
 from waybill.worker_queue as s
 join waybill.worker as w on w.id = s.worker
@@ -5655,6 +6048,28 @@ where p.bytes - coalesce(octet_length(p.payload), 0) < $3::bigint`,
     from waybill.dependency as d
   ) as dependencies
 from waybill.flow as f`,
+  read_idle_slots: `select
+  s.id::text as id,
+  s.queue,
+  (extract(epoch from s.dispatched_at) * 1000)::double precision as "dispatchedAtMs"
+from waybill.slot as s
+where not s.waiting
+  and s.dispatched_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+  and not exists (
+    select
+    from waybill.inbox as i
+    where i.id = s.id
+      and i.queue = s.queue
+      and (
+        i.dispatch >= s.dispatch
+        or i.state in ('succeeded', 'failed', 'cancelled')
+        or (i.state = 'running' and waybill.worker_alive(i.owner))
+      )
+  )
+  and not exists (
+    select from waybill.timer as t where t.id = s.id and t.queue = s.queue and t.kind = 'job'
+  )
+order by s.dispatched_at`,
   read_keyed_page: `with page as materialized (
   select
     o.*,
@@ -5805,6 +6220,7 @@ select
   p.ordering_key, p.correlation_id, p.expires_at, p.enqueued_at, p.created_at, p.failures
 from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $5::bigint`,
+  read_origin: `select waybill.origin() as origin`,
   read_outcomes: `with asked as (
   select a.id, a.queue
   from jsonb_to_recordset($1::jsonb) as a (id uuid, queue text)
@@ -5858,6 +6274,75 @@ left join waybill.worker as w on w.id = me.id`,
   s.id::text as id, s.queue, s.place::text as place, s.key, s.ordering_key, s.type, s.priority,
   s.dispatch, s.waiting
 from waybill.slot as s`,
+  read_unclaimed: `with bounds as materialized (
+  select
+    $2::pg_snapshot as since,
+    $3::pg_snapshot as until,
+    array(select pg_snapshot_xip($2::pg_snapshot)) as late
+),
+scanned as materialized (
+  select u.*
+  from (
+    (
+      select o.tx, o.seq, o.id, o.kind, o.queue, o.type, o.dispatch, o.created_at
+      from bounds as b, waybill.outbox as o
+      where o.tx = any (b.late)
+        and (o.tx, o.seq) > ($4::xid8, $5::bigint)
+        and pg_visible_in_snapshot(o.tx, b.until)
+      order by o.tx, o.seq
+      limit $6::integer
+    )
+    union all
+    (
+      select o.tx, o.seq, o.id, o.kind, o.queue, o.type, o.dispatch, o.created_at
+      from waybill.outbox as o
+      where o.tx >= pg_snapshot_xmax($2::pg_snapshot)
+        and o.tx < pg_snapshot_xmax($3::pg_snapshot)
+        and (o.tx, o.seq) > ($4::xid8, $5::bigint)
+        and pg_visible_in_snapshot(o.tx, $3::pg_snapshot)
+      order by o.tx, o.seq
+      limit $6::integer
+    )
+  ) as u
+  order by u.tx, u.seq
+  limit $6::integer
+),
+wanted as (
+  select s.tx, s.seq, s.id, s.queue, s.dispatch
+  from scanned as s
+  where s.kind = 'job'
+    and s.queue in (select jsonb_array_elements_text(($1::text)::jsonb))
+  union all
+  select s.tx, s.seq, s.id, b.queue, s.dispatch
+  from scanned as s
+  join waybill.subscription as b on b.event = s.type
+  where s.kind = 'event'
+    and b.queue in (select jsonb_array_elements_text(($1::text)::jsonb))
+    and s.created_at > b.since
+),
+unclaimed as (
+  select w.tx, w.seq, w.id, w.queue
+  from wanted as w
+  left join lateral (
+    select i.state from waybill.inbox as i where i.id = w.id and i.queue = w.queue limit 1
+  ) as i on true
+  where case
+    when i.state in ('succeeded', 'failed', 'cancelled') then false
+    else waybill.awaits_delivery(w.id, w.queue, w.dispatch, w.tx, w.seq)
+  end
+)
+select
+  (select count(*)::integer from scanned) as scanned,
+  (select s.tx::text from scanned as s order by s.tx desc, s.seq desc limit 1) as tx,
+  (select s.seq::text from scanned as s order by s.tx desc, s.seq desc limit 1) as seq,
+  null::text as id,
+  null::text as queue
+union all
+(
+  select null, u.tx::text, u.seq::text, u.id::text, u.queue
+  from unclaimed as u
+  order by u.tx, u.seq
+)`,
   read_unclaimed_slots: `select
   o.tx::text as tx, o.seq::text as seq, s.id::text as id, 'job' as kind, s.dispatch, s.queue, o.type, o.version,
   null::text as exchange, null::text as routing_key, o.payload, o.payload_base64, o.headers, o.priority,
@@ -6062,7 +6547,7 @@ released as (
   where t.id = n.id
     and n.queue in ('', t.queue)
     and t.reason <> 'lease'
-    and (t.fire_at = 'infinity' or t.reason in ('delay', 'retry', 'no_handler', 'unroutable', 'nacked', 'refused'))
+    and (t.fire_at = 'infinity' or t.reason in ('delay', 'retry', 'no_handler', 'unroutable', 'nacked', 'refused', 'lost'))
   returning t.id, t.queue, t.reason
 ),
 noted as (
@@ -6088,7 +6573,7 @@ released as (
     and i.queue = g.queue
     and i.token = g.token
     and i.state = 'running'
-  returning i.id, i.queue, g.leased
+  returning i.id, i.queue, g.leased, g.dispatch
 ),
 fired as (
   update waybill.timer as t
@@ -6102,6 +6587,26 @@ fired as (
     and t.queue = r.queue
     and t.kind = 'job'
     and t.reason = 'lease'
+),
+copied as (
+  insert into waybill.timer (
+    id, queue, kind, dispatch, fire_at, reason, detail, type, version, payload, payload_base64, headers,
+    priority, ordering_key, correlation_id, expires_at, enqueued_at
+  )
+  select
+    r.id, r.queue, 'job', r.dispatch, clock_timestamp() + interval '10 seconds', 'held',
+    'handed back by its worker; a copy, should the broker lose it', o.type, o.version, o.payload,
+    o.payload_base64, o.headers, o.priority, o.ordering_key, o.correlation_id, o.expires_at, o.enqueued_at
+  from released as r
+  cross join lateral (
+    select e.*
+    from waybill.outbox as e
+    where e.id = r.id and ((e.kind = 'job' and e.queue = r.queue) or e.kind = 'event')
+    order by e.kind = 'job' desc, e.dispatch desc
+    limit 1
+  ) as o
+  where not r.leased
+  on conflict (id, queue, kind, dispatch) do nothing
 )
 select r.id::text as id, r.queue
 from released as r`,
@@ -6232,6 +6737,10 @@ restamped as (
 ),
 counted as (
   select count(*) filter (where s.tx <> '3'::xid8) as rows from restamped as s
+),
+forgotten as (
+  delete from waybill.audit as a
+  using term as t
 ),
 logged as (
   insert into waybill.audit_log (actor, action, detail)
@@ -6406,6 +6915,22 @@ news as (
 )
 select u.id::text as id, u.queue
 from unslotted as u`,
+  save_audit: `update waybill.audit as a
+set since = p.since::pg_snapshot,
+    until = p.until::pg_snapshot,
+    position_tx = p.tx::xid8,
+    position_seq = p.seq,
+    lost = case when not p.cleared then a.lost end,
+    lost_at = case when not p.cleared then a.lost_at end,
+    lost_why = case when not p.cleared then a.lost_why end,
+    moved_at = clock_timestamp()
+from jsonb_to_recordset(($2::text)::jsonb) as p (
+  queue text, since text, until text, tx text, seq bigint, lost text, cleared boolean
+)
+where a.queue = p.queue
+  and a.lost::text is not distinct from p.lost
+  and exists (select from waybill.relay as r where r.shard = 0 and r.epoch = $1::bigint)
+returning a.queue`,
   save_checkpoint: `with owned as materialized (
   select i.id, i.queue, i.attempt
   from waybill.inbox as i
@@ -6467,6 +6992,11 @@ set attempt = excluded.attempt,
     total = excluded.total,
     reported_at = excluded.reported_at
 returning p.id::text as id, p.queue`,
+  set_marker: `update waybill.relay as r
+set marker = $2::text
+where r.shard = 0
+  and r.epoch = $1::bigint
+returning r.epoch::text as epoch`,
   set_queue: `with input as materialized (
   select
     $1::text as name, ($2::text)::jsonb as declared, ($3::text)::jsonb as overrides,
@@ -6647,6 +7177,40 @@ select
 from counted as c
 left join moved as m on m.name = c.name
 order by c.name`,
+  take_for_lost: `with input as materialized (
+  select nullif($1::text, '')::bigint as epoch, nullif($2::text, '')::jsonb as queues, $3::text as actor, $4::text as why
+),
+term as materialized (
+  select r.snapshot, n.epoch, n.queues, n.actor, n.why
+  from waybill.relay as r
+  cross join input as n
+  where r.shard = 0
+    and r.snapshot is not null
+    and (n.epoch is null or r.epoch = n.epoch)
+),
+unmarked as (
+  update waybill.relay as r
+  set marker = null
+  from term as t
+  where r.shard = 0 and t.epoch is not null
+),
+taken as (
+  update waybill.audit as a
+  set lost = t.snapshot,
+      lost_at = clock_timestamp(),
+      lost_why = t.why
+  from term as t
+  where t.queues is null or t.queues ? a.queue
+  returning a.queue, t.actor, t.why
+),
+noted as (
+  insert into waybill.audit_log (actor, action, queue, detail)
+  select k.actor, 'reconcile', k.queue, k.why
+  from taken as k
+)
+select k.queue
+from taken as k
+order by k.queue`,
   take_term: `with durable as materialized (
   select set_config('synchronous_commit', 'on', true) as value
   where current_setting('synchronous_commit') = 'off'

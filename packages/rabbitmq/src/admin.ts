@@ -1,6 +1,9 @@
 import type { BrokerConnection } from "./connection.ts";
 import { codeOf } from "./connection-errors.ts";
 
+/** The broker says that this user may not. */
+const isRefusal = (error: unknown): boolean => codeOf(error) === 403 || codeOf(error) === 405;
+
 /** What a passive declare tells of a queue. */
 export interface QueueDepth {
   /** Messages ready for delivery; those held by consumers do not count. */
@@ -26,6 +29,70 @@ export async function queueDepth(
     return { messages: messageCount, consumers: consumerCount };
   } catch (error) {
     if (codeOf(error) === 404) return undefined;
+    throw error;
+  } finally {
+    await channel.close();
+  }
+}
+
+/**
+ * Whether a queue has no message ready; one that does not exist has none.
+ *
+ * @returns undefined if this user may not look
+ * @throws BrokerUnavailableError without a connection
+ */
+export async function isQueueEmpty(
+  connection: BrokerConnection,
+  queue: string,
+): Promise<boolean | undefined> {
+  try {
+    const depth = await queueDepth(connection, queue);
+    return depth === undefined || depth.messages === 0;
+  } catch (error) {
+    if (isRefusal(error)) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Whether an exchange is there.
+ *
+ * @returns undefined if this user may not look
+ * @throws BrokerUnavailableError without a connection
+ */
+export async function exchangeExists(
+  connection: BrokerConnection,
+  name: string,
+): Promise<boolean | undefined> {
+  const channel = await connection.openChannel();
+  try {
+    await channel.call(`look at exchange "${name}"`, (raw) => raw.checkExchange(name));
+    return true;
+  } catch (error) {
+    if (codeOf(error) === 404) return false;
+    if (isRefusal(error)) return undefined;
+    throw error;
+  } finally {
+    await channel.close();
+  }
+}
+
+/**
+ * Declares an exchange that nothing is ever published to: it is there as long as what the broker has
+ * stored is.
+ *
+ * @returns false if this user may not
+ * @throws BrokerUnavailableError without a connection
+ */
+export async function declareMarker(connection: BrokerConnection, name: string): Promise<boolean> {
+  const channel = await connection.openChannel();
+  try {
+    await channel.call(`declare exchange "${name}"`, (raw) =>
+      raw.assertExchange(name, "fanout", { durable: true }),
+    );
+    return true;
+  } catch (error) {
+    if (isRefusal(error)) return false;
     throw error;
   } finally {
     await channel.close();

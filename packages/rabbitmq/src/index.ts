@@ -1,4 +1,10 @@
-export { type QueueDepth, queueDepth } from "./admin.ts";
+export {
+  declareMarker,
+  exchangeExists,
+  isQueueEmpty,
+  type QueueDepth,
+  queueDepth,
+} from "./admin.ts";
 export { type BrokerCapabilities, capabilitiesOf } from "./capabilities.ts";
 export { type BrokerChannel, type ChannelEnd } from "./channel.ts";
 export {

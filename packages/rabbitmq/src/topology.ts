@@ -65,6 +65,8 @@ export interface TopologyOptions {
 export interface BrokerNames extends TopologyNames {
   /** The one policy, which holds what an operator may tune. */
   readonly limitsPolicy: string;
+  /** An exchange without bindings; while it is there, so is what the broker has stored. */
+  markerExchange(id: string): string;
 }
 
 /** Deliveries of one message before the broker itself dead-letters it; ours end long before. */
@@ -83,7 +85,11 @@ export const deadLetterDeliveryLimit = 1_000_000;
  */
 export function names(prefix = "waybill"): BrokerNames {
   checkTopologyPrefix(prefix);
-  return { ...topologyNames(prefix), limitsPolicy: `${prefix}.limits` };
+  return {
+    ...topologyNames(prefix),
+    limitsPolicy: `${prefix}.limits`,
+    markerExchange: (id) => `${prefix}.marker.${id}`,
+  };
 }
 
 function workArguments(type: QueueType, dlx: string, queue: string): TopologyQueue["arguments"] {

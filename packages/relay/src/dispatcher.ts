@@ -38,6 +38,8 @@ export interface DispatcherOptions {
   readonly signing: KeyRing | undefined;
   readonly confirmTimeoutMs: number;
   readonly epoch: string;
+  /** The database that is published from, in its present life. */
+  readonly origin: string | undefined;
   readonly store: RelayStore;
   readonly logger: Logger;
   readonly random: () => number;
@@ -137,7 +139,7 @@ export class Dispatcher {
 
   /** Publishes as much as there is room for. */
   pump(): void {
-    const { destinations, names, signing } = this.#options;
+    const { destinations, names, signing, origin } = this.#options;
     while (!this.#closed && destinations.ready && this.#queue.size > 0) {
       const room = this.#publisher.capacity();
       if (room !== undefined) {
@@ -145,7 +147,9 @@ export class Dispatcher {
         return;
       }
       const outbound = this.#queue.take();
-      if (outbound !== undefined) this.#publisher.publish(messageOf(outbound, names, signing));
+      if (outbound !== undefined) {
+        this.#publisher.publish(messageOf(outbound, names, { signing, origin }));
+      }
     }
     this.#changed();
   }

@@ -15,8 +15,11 @@ export const relayFailpoints = [
   "relay.beforeSwept",
 ] as const;
 
-/** A step of {@link relayFailpoints}. */
-export type RelayFailpoint = (typeof relayFailpoints)[number];
+/** Those that a relay reaches only where the broker has lost messages; `test/auditor` kills it at each. */
+export const auditorFailpoints = ["relay.afterTakenForLost", "relay.afterLostDispatched"] as const;
+
+/** A step of {@link relayFailpoints} or {@link auditorFailpoints}. */
+export type RelayFailpoint = (typeof relayFailpoints | typeof auditorFailpoints)[number];
 
 /** Called at each step that is reached. */
 export type RelayFailpointHook = (name: RelayFailpoint) => void;
@@ -28,4 +31,6 @@ export type RelayFailpointHook = (name: RelayFailpoint) => void;
 export interface RelayInternals {
   readonly failpoint?: RelayFailpointHook | undefined;
   readonly random?: (() => number) | undefined;
+  /** Milliseconds between the two looks by which the auditor proves a loss. */
+  readonly settleMs?: number | undefined;
 }

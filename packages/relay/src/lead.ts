@@ -5,8 +5,14 @@
  */
 
 import type { Logger } from "@waybill/core";
-import { createDependencyStore, createFlowStore, createGovernorStore } from "@waybill/postgres";
+import {
+  createAuditStore,
+  createDependencyStore,
+  createFlowStore,
+  createGovernorStore,
+} from "@waybill/postgres";
 import { type BrokerConnection, names as namesOf } from "@waybill/rabbitmq";
+import { Auditor } from "./auditor.ts";
 import { Breakers } from "./breakers.ts";
 import { CursorSaver } from "./cursor-saver.ts";
 import { DeadOwners } from "./dead-owners.ts";
@@ -36,6 +42,8 @@ export interface LeadContext {
   readonly logger: Logger;
   readonly random: () => number;
   readonly failpoint: RelayFailpointHook;
+  /** See {@link Auditor}. */
+  readonly settleMs: number | undefined;
   /** Called with what {@link Relay.status} shows of the term. */
   readonly onLeading: (view: LeadView | undefined) => void;
 }
@@ -87,7 +95,8 @@ export async function lead(
     );
     // A rescan may have taken longer than the lease.
     await term.renew();
-    await runLoops({ ...context, session, rounds, term }, cursor, stop);
+    const origin = await session.store.origin();
+    await runLoops({ ...context, session, rounds, term, origin }, cursor, stop);
   } finally {
     await Promise.all([session.close(), rounds.close()]);
   }
@@ -98,6 +107,7 @@ interface LoopContext extends LeadContext {
   /** Connection of the governor. */
   readonly rounds: DatabaseSession;
   readonly term: Term;
+  readonly origin: string | undefined;
 }
 
 async function runLoops(
@@ -128,6 +138,7 @@ async function runLoops(
     signing: options.signing,
     confirmTimeoutMs: options.confirmTimeoutMs,
     epoch: term.epoch,
+    origin: context.origin,
     store: database.store,
     logger,
     random,
@@ -253,6 +264,20 @@ function startUpkeep(
     prepare: !database.pooled,
   });
   const shares = new ShareGrants(flow, context.term.epoch);
+  const auditor = new Auditor({
+    store: createAuditStore(database.pool, {
+      schema: options.schema,
+      prepare: !database.pooled,
+    }),
+    epoch: term.epoch,
+    connection: context.connection,
+    names: namesOf(options.broker.prefix),
+    topology: options.broker.topology,
+    logger,
+    failpoint,
+    settleMs: context.settleMs,
+    onDispatched: () => wakeTimers?.(),
+  });
   const breakers = new Breakers({
     store: createDependencyStore(database.pool, {
       schema: options.schema,
@@ -297,5 +322,6 @@ function startUpkeep(
     start("leases of dead owners", () => owners.fireLeases()),
     start("jobs of dead owners", () => owners.sweep()),
     start("breakers", () => breakers.step()),
+    start("auditor", () => auditor.pass()),
   ];
 }

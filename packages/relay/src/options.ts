@@ -85,7 +85,8 @@ export interface RelayOptions {
   readonly outboxRetentionMs?: number | undefined;
   /**
    * How long ended jobs are remembered, in milliseconds; at least a day longer than
-   * `outboxRetentionMs`, at most 2 years. A copy of a job that comes later runs again.
+   * `outboxRetentionMs`, at most 2 years. A copy of a job that comes later runs again. Jobs with a dead
+   * letter are remembered as long as that is.
    * @default 1209600000
    */
   readonly inboxRetentionMs?: number | undefined;
@@ -202,8 +203,8 @@ const relayOptions: z.ZodType<ResolvedRelayOptions, RelayOptions> = z
     {
       path: ["inboxRetentionMs"],
       message:
-        "must be at least outboxRetentionMs + 86400000 (a day): a job is forgotten only after " +
-        "the last copy of it",
+        "must be at least outboxRetentionMs + 86400000 (a day): what the outbox still holds may be " +
+        "dispatched again, and runs twice where its job was forgotten",
     },
   );
 

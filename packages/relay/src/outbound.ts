@@ -15,11 +15,19 @@ export interface Outbound {
   readonly ordinal: number;
 }
 
-/** The row as a message, signed where there are keys; its key leads back to the row. */
+/** What is added to each message. */
+export interface MessageMarks {
+  /** Keys to sign with. */
+  readonly signing: KeyRing | undefined;
+  /** The database that it is published from. */
+  readonly origin: string | undefined;
+}
+
+/** The row as a message; its key leads back to the row. */
 export function messageOf(
   outbound: Outbound,
   names: TopologyNames,
-  signing: KeyRing | undefined,
+  { signing, origin }: MessageMarks,
 ): OutgoingMessage<Outbound> {
   const { row } = outbound;
   const envelope = encodeEnvelope(
@@ -41,6 +49,7 @@ export function messageOf(
       expiresAt: row.expires_at,
       enqueuedAt: row.enqueued_at,
       slot: outbound.slot,
+      origin,
     },
     names,
   );

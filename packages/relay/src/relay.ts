@@ -146,6 +146,7 @@ class OutboxRelay implements Relay {
         logger: this.#logger,
         random: this.#random,
         failpoint: (point) => this.#internals.failpoint?.(point),
+        settleMs: this.#internals.settleMs,
         onLeading: (view) => {
           this.#view = view;
         },

@@ -71,6 +71,7 @@ function envelopeOf({ row, queue }: Runnable): Envelope {
     onTerminal: job.onTerminal ?? null,
     concurrencyKey: job.concurrencyKey ?? null,
     slot: null,
+    origin: null,
     headers: job.headers,
     payload: row.body,
     payloadBase64: false,

@@ -63,6 +63,7 @@ export async function envelopeOf<Tx>(
     onTerminal: null,
     concurrencyKey: given.concurrencyKey ?? null,
     slot: null,
+    origin: null,
     headers: given.headers ?? {},
     payload: await bodyOf(definition.name, definition.payload, payload),
     payloadBase64: false,

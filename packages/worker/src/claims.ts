@@ -14,6 +14,7 @@ import type { Internals } from "./internals.ts";
 import type { JobRunner } from "./job-runner.ts";
 import { JobStarts, type JobStartsOptions, type SlottedJob } from "./job-starts.ts";
 import { databaseErrorKind } from "./own-database.ts";
+import type { OrphanPolicy } from "./options.ts";
 import type { Parking } from "./parking.ts";
 import type { Registry } from "./registry.ts";
 import { keyOf, type Settlements } from "./settlements.ts";
@@ -38,6 +39,7 @@ export interface ClaimsOptions<Tx> {
   readonly logger: Logger;
   readonly internals: Internals;
   readonly crashBudget: number;
+  readonly orphans: OrphanPolicy;
   /** Undefined while this worker must not claim. */
   readonly bootId: () => string | undefined;
   readonly inFlight: InFlight;
@@ -211,7 +213,10 @@ export class Claims<Tx> {
   }
 
   async #claimAll(me: string, batch: ReadonlyMap<Incoming, WorkQueue>): Promise<void> {
-    const requests = [...batch.keys()].map(({ envelope }) => envelope);
+    const isBlind = this.#options.orphans === "run";
+    const requests = [...batch.keys()].map(({ envelope }) =>
+      isBlind ? { ...envelope, origin: null } : envelope,
+    );
     await this.#options.internals.failpoint("worker.beforeClaim");
     const sentAt = performance.now();
     const rows = await this.#options.store.claim(me, requests);
@@ -222,7 +227,10 @@ export class Claims<Tx> {
     const jobs: SlottedJob<Tx>[] = [];
     for (const [incoming, queue] of batch) {
       const row = byKey.get(incoming.key);
-      if (row === undefined) throw new Error(`The claim gave no row for ${incoming.envelope.id}.`);
+      if (row === undefined) {
+        this.#orphan(incoming, queue);
+        continue;
+      }
       const { type, version } = incoming.envelope;
       const registration = this.#options.registry.find(queue.name, type, version);
       // Only messages with a handler are claimed here, so the second part is for the compiler.
@@ -250,6 +258,19 @@ export class Claims<Tx> {
     else logger.debug({ ...fields, verdict }, "delivery settled without a run");
     if (incoming.envelope.slot === null) incoming.delivery.ack();
     else this.track(this.#freeSlot(incoming));
+  }
+
+  /** The claim gave no row: the database does not know the job of the message. */
+  #orphan(incoming: Incoming, queue: WorkQueue): void {
+    const { logger, orphans, parking } = this.#options;
+    const { id: jobId, type: jobName } = incoming.envelope;
+    this.#forget(incoming, queue);
+    if (orphans !== "drop") {
+      this.track(parking.orphan(incoming));
+      return;
+    }
+    logger.warn({ jobId, jobName, queue: queue.name }, "orphan dropped");
+    incoming.delivery.ack();
   }
 
   /** Nothing runs under the slot of this delivery any more. Never rejects. */

@@ -19,7 +19,7 @@ import type { WorkQueue } from "./work-queue.ts";
 export interface FlowControlOptions {
   readonly options: Pick<ResolvedWorkerOptions, "dependencies" | "queues" | "schema">;
   readonly ownDatabase: Pick<OwnDatabase, "flow" | "pool" | "pooled">;
-  readonly registry: Pick<Registry<never>, "dependenciesOf">;
+  readonly registry: Pick<Registry<never>, "dependenciesOf" | "subscriptions">;
   readonly queues: readonly WorkQueue[];
   /** Undefined while this worker has no presence. */
   readonly bootId: () => string | undefined;
@@ -83,10 +83,16 @@ export class FlowControl {
       definition: options.queues[queue]?.define,
       dependencies: registry.dependenciesOf(queue),
     }));
+    const subscriptions = registry.subscriptions.map(({ subscription: queue, events }) => ({
+      queue,
+      events,
+    }));
     for (let failures = 1; ; failures += 1) {
       try {
         await declareDependencies(options.dependencies, database, options.schema, logger);
         await declareQueues(database.flow, declarations, logger);
+        // After their bindings: an event from before may never have come.
+        if (subscriptions.length > 0) await database.flow.subscribe(subscriptions);
         await this.view.look();
         return;
       } catch (err) {

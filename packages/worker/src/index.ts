@@ -4,7 +4,7 @@ export type { IsolatedJob, IsolatedRun } from "./isolation/isolated-job.ts";
 export type { ThreadHandlerOptions } from "./isolation/options.ts";
 export type { Context, Job, ReceivedEvent, SubscriptionOptions, TransactionalJob } from "./job.ts";
 export type { AttemptEvent } from "./attempt-event.ts";
-export type { QueueOptions, WorkerBrokerOptions, WorkerOptions } from "./options.ts";
+export type { OrphanPolicy, QueueOptions, WorkerBrokerOptions, WorkerOptions } from "./options.ts";
 export type { Progress } from "./progress.ts";
 export type { RecycleOptions } from "./recycle.ts";
 export {

@@ -23,6 +23,9 @@ import { z } from "zod";
 import { type RecycleOptions, recycleOptions } from "./recycle.ts";
 import { contradictions, derived } from "./times.ts";
 
+/** What a worker does with messages whose jobs the database does not know any more. */
+export type OrphanPolicy = "park" | "run" | "drop";
+
 /** How a worker consumes one queue or subscription. */
 export interface QueueOptions {
   /**
@@ -98,6 +101,13 @@ export interface WorkerOptions<Tx> {
    * @default 3600000
    */
   readonly noHandlerWindowMs?: number | undefined;
+  /**
+   * What to do with messages that the database published before it was restored to an earlier time, or
+   * failed over with the loss of commits, and whose jobs it does not know any more: `park` keeps them until
+   * an operator releases them, `run` runs them, `drop` acknowledges them.
+   * @default "park"
+   */
+  readonly orphans?: OrphanPolicy | undefined;
   /**
    * How long the worker owns its jobs after its last heartbeat, in milliseconds; 1 second to 10
    * minutes, at least three heartbeats. A worker that is frozen, or cut off from the database, is
@@ -191,6 +201,7 @@ export interface ResolvedWorkerOptions {
   readonly graceMs: number;
   readonly crashBudget: number;
   readonly noHandlerWindowMs: number;
+  readonly orphans: OrphanPolicy;
   readonly leaseMs: number;
   readonly heartbeatMs: number;
   readonly consumerTimeoutMs: number;
@@ -319,6 +330,7 @@ const workerOptions: z.ZodType<
     name: z.string().min(1).max(100).default(hostname),
     graceMs: z.int().min(0).max(hour).default(30_000),
     crashBudget: z.int().min(0).max(100).default(3),
+    orphans: z.enum(["park", "run", "drop"]).default("park"),
     noHandlerWindowMs: z
       .int()
       .min(0)

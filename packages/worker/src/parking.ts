@@ -99,9 +99,17 @@ export class Parking {
     await this.#putAside(incoming, "ungoverned", "came without a slot, goes to the backlog", null);
   }
 
+  /** Keeps a message whose job the database does not know any more for an operator. Never rejects. */
+  async orphan(incoming: Incoming): Promise<void> {
+    const { id: jobId, queue, type: jobName, origin } = incoming.envelope;
+    const detail = `published by an earlier life of this database (${origin ?? "unknown"}), which this one does not know`;
+    this.#options.logger.warn({ jobId, jobName, queue, detail }, "orphan parked");
+    await this.#putAside(incoming, "orphan", detail, null);
+  }
+
   async #putAside(
     incoming: Incoming,
-    reason: "delay" | "ungoverned",
+    reason: "delay" | "ungoverned" | "orphan",
     detail: string,
     fireAt: Date | null,
   ): Promise<void> {
@@ -226,7 +234,8 @@ export class Parking {
     return await this.#options.database.transaction(async (store) => {
       const rows = await store.claim(
         owner,
-        burials.map(({ incoming }) => incoming.envelope),
+        // Dead-lettered whatever the database knows: nothing of it can run.
+        burials.map(({ incoming }) => ({ ...incoming.envelope, origin: null })),
       );
       const byKey = new Map(
         rows.map((row): [string, ClaimedRow] => [`${row.queue}\n${row.id}`, row]),

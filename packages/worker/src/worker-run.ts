@@ -127,6 +127,7 @@ export class WorkerRun<Tx> {
       logger,
       internals,
       crashBudget: options.crashBudget,
+      orphans: options.orphans,
       bootId,
       inFlight,
       isHeldBack: ({ row, incoming, registration }) =>

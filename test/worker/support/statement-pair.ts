@@ -76,6 +76,7 @@ function envelopeOf({ id, dispatch, death }: Pick<Message, "id" | "dispatch" | "
     expiresAt: null,
     runAt: null,
     onTerminal: null,
+    origin: null,
     concurrencyKey: null,
     slot: null,
     headers: {},

@@ -9,7 +9,8 @@ import { withJobs } from "../jobs-connection.ts";
 import { type Output, shown } from "../output.ts";
 import { parseLimit } from "../page-limit.ts";
 
-function printExplanation(output: Output, explained: JobExplanation): void {
+/** The answer of `jobs explain` and `audit --explain`. */
+export function printExplanation(output: Output, explained: JobExplanation): void {
   const { id, queue, type, state, governed, heldBy, gates } = explained;
   if (output.json) return output.object(explained);
   const kind = governed ? "governed" : "pass-through";

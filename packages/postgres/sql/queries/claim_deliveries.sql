@@ -2,11 +2,13 @@
 -- packages/worker/src/verdict.ts). All is decided here, by the row that is there: nothing outside
 -- this statement looks first and acts later.
 --
--- $1 JSON array of {id, queue, type, dispatch, death, enqueued_at, expires_at, on_terminal}; no
---    (id, queue) twice
+-- $1 JSON array of {id, queue, type, dispatch, death, enqueued_at, expires_at, on_terminal, origin}; no
+--    (id, queue) twice; origin null: not to be looked at
 -- $2 the worker's boot id
 --
--- The update has no where clause, so that a row comes back for each delivery. "excluded" carries
+-- No row comes back for an orphan: a message that this database has published in an earlier life, and whose
+-- job it does not know any more. Only messages of an earlier life cost that look.
+-- The update has no where clause, so that a row comes back for each other delivery. "excluded" carries
 -- what the inbox has no column for: its state is cancelled where the message has expired, its
 -- deaths is the marker of the death that the message is the dead letter of.
 -- After its expiry a job is not started, and not started again after a failure. One that was
@@ -14,14 +16,22 @@
 -- Rows are taken in the order of their ids, so that two workers with copies of the same jobs wait
 -- for each other instead of deadlocking.
 -- Plan: inbox_pkey of one partition a row. Caller: the worker's claims.
-with delivery as materialized (
+with here as materialized (
+  select waybill.origin() as origin
+),
+delivery as materialized (
   select
     d.id, d.queue, d.type, d.dispatch, d.death, d.enqueued_at, d.on_terminal,
     coalesce(d.expires_at <= clock_timestamp(), false) as expired
   from jsonb_to_recordset($1::jsonb) as d (
     id uuid, queue text, type text, dispatch integer, death integer,
-    enqueued_at timestamptz, expires_at timestamptz, on_terminal text
+    enqueued_at timestamptz, expires_at timestamptz, on_terminal text, origin text
   )
+  cross join here as h
+  where case
+    when d.origin is null or d.origin = h.origin then true
+    else not waybill.is_orphan(d.origin, d.id, d.queue, d.enqueued_at)
+  end
 ),
 claimed as (
   insert into waybill.inbox as i (

@@ -1,10 +1,11 @@
 -- Parks messages as timers: copies of jobs that another worker runs (held), messages whose type or
 -- version this worker does not know (no_handler), and foreign messages that are to run later
--- (delay). A message that is missing in the answer was parked for longer than its window.
+-- (delay), and messages of jobs that the database does not know any more, until an operator releases them
+-- (orphan). A message that is missing in the answer was parked for longer than its window.
 --
 -- $1 JSON array of
 --   id, queue, dispatch
---   reason          held | no_handler | delay
+--   reason          held | no_handler | delay | ungoverned | orphan
 --   detail
 --   owner           held: worker that runs the job; the copy comes back after its lease, or as soon as
 --                   the relay finds it dead
@@ -36,14 +37,14 @@ parked as (
   )
   select
     m.id, m.queue, 'job', m.dispatch,
-    greatest(
+    case when m.reason = 'orphan' then 'infinity' else greatest(
       m.instant,
       coalesce(
         m.fire_at,
         (select w.lease_until from waybill.worker as w where w.id = m.owner),
         m.instant
       )
-    ) + m.delay_ms * interval '1 millisecond',
+    ) end + m.delay_ms * interval '1 millisecond',
     m.reason, m.detail,
     case when m.reason = 'no_handler' then coalesce(m.parked_at, m.instant) end,
     case when m.reason = 'held' then m.owner end,

@@ -1,4 +1,5 @@
--- Deletes old ended jobs from the inbox's default partition.
+-- Deletes old ended jobs from the inbox's default partition, but for those with a dead letter, which may be
+-- retried yet.
 --
 -- $1 age in milliseconds, $2 rows at most
 --
@@ -7,6 +8,10 @@ with old as materialized (
   select i.id, i.queue
   from waybill.inbox_default as i
   where i.finished_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+    and not (
+      i.state = 'failed'
+      and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+    )
   limit $2::integer
 )
 delete from waybill.inbox_default as i

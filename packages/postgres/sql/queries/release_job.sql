@@ -14,7 +14,7 @@ released as (
   where t.id = n.id
     and n.queue in ('', t.queue)
     and t.reason <> 'lease'
-    and (t.fire_at = 'infinity' or t.reason in ('delay', 'retry', 'no_handler', 'unroutable', 'nacked', 'refused'))
+    and (t.fire_at = 'infinity' or t.reason in ('delay', 'retry', 'no_handler', 'unroutable', 'nacked', 'refused', 'lost'))
   returning t.id, t.queue, t.reason
 ),
 noted as (

@@ -34,6 +34,11 @@ restamped as (
 counted as (
   select count(*) filter (where s.tx <> '3'::xid8) as rows from restamped as s
 ),
+-- Their places are of the old positions.
+forgotten as (
+  delete from waybill.audit as a
+  using term as t
+),
 logged as (
   insert into waybill.audit_log (actor, action, detail)
   select 'relay', 'rescan', $3::text || ': ' || c.rows || ' rows are published again'
