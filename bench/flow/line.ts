@@ -176,14 +176,16 @@ export class Line implements AsyncDisposable {
 
   /** Enqueues in one transaction; `beforeCommit` is called when only its commit is left. */
   async enqueue(items: readonly Item[], beforeCommit?: () => Promise<void>): Promise<void> {
-    await pgDatabase<PoolClient>(this.ground.pool).transaction(async (tx) => {
-      await this.write(tx, items);
+    this.#lastIds = await pgDatabase<PoolClient>(this.ground.pool).transaction(async (tx) => {
+      const ids = await this.write(tx, items);
       await beforeCommit?.();
+      return ids;
     });
   }
 
-  /** Writes jobs in a transaction, in their order. */
-  async write(tx: PoolClient, items: readonly Item[]): Promise<void> {
+  /** Writes jobs in a transaction, in their order; resolves with the ids of the last ones. */
+  async write(tx: PoolClient, items: readonly Item[]): Promise<readonly string[]> {
+    let lastIds: readonly string[] = [];
     for (let from = 0; from < items.length;) {
       const type = items[from]?.type ?? "job";
       let to = from + 1;
@@ -192,9 +194,10 @@ export class Line implements AsyncDisposable {
       if (job === undefined) throw new Error(`The line has no type ${type}.`);
       const part = items.slice(from, to).map(({ payload, options }) => ({ payload, options }));
       const receipts = await this.outbox.enqueueMany(tx, job, part);
-      this.#lastIds = receipts.slice(-20).map(({ jobId }) => jobId);
+      lastIds = receipts.slice(-20).map(({ jobId }) => jobId);
       from = to;
     }
+    return lastIds;
   }
 
   /** Jobs in a state. */

@@ -6,7 +6,7 @@
 
 import { canTransition, isTerminal, type JobState } from "@waybill/core";
 import { type Cursor, firstCursor } from "../../packages/relay/src/window-planner.ts";
-import { type Claimed, type InboxRow, type Message, ModelJobs } from "./model-jobs.ts";
+import { type Claimed, type InboxRow, type Message, ModelJobs, type Timer } from "./model-jobs.ts";
 import { type Limits, ModelOutbox, visibleIn, type Written } from "./model-outbox.ts";
 import { ModelQueue } from "./world-broker.ts";
 import { type JobRow, WorldRelay } from "./world-relay.ts";
@@ -319,11 +319,16 @@ export class World {
     return (
       window === null &&
       this.queue.ready.length === 0 &&
-      this.jobs.timers.size === 0 &&
+      [...this.jobs.timers.values()].every((timer) => this.#isIdleLease(timer)) &&
       this.workers.every(({ isIdle }) => isIdle) &&
       this.outbox.rows.every(({ tx }) => visibleIn(snapshot ?? "1:1:")(tx)) &&
       this.committed.every((id) => isTerminal(this.#stateOf(id)))
     );
+  }
+
+  /** A lease that nobody took back when its job ended elsewhere: it fires with its owner, as a duplicate. */
+  #isIdleLease({ reason, owner, message }: Timer): boolean {
+    return reason === "lease" && this.jobs.isAlive(owner) && isTerminal(this.#stateOf(message.id));
   }
 
   #stateOf(id: string): JobState {

@@ -2666,7 +2666,7 @@ comment on column waybill.job.concurrency_key is 'Whose job it is; governed queu
   {
     version: 13,
     name: "auditor",
-    hash: "10843c76be9f7b62771f1113b7130190b8e0d885ec3913e3f6d65030e057954a",
+    hash: "0032ecf7737bdf5f998c425b7e7612eb8ef56e819de0fa3219992dfb22a47cb2",
     text: `-- The auditor: what is known of each queue's books, who receives which event, the marker that tells a
 -- broker from one that was wiped, and the origin that tells messages of a database from those of an
 -- earlier life of it.
@@ -2817,14 +2817,17 @@ set lock_timeout = '100ms'
 as $$
 declare
   kept integer;
-  matters constant text := 'i.finished_at is null or i.finished_at >= $1 or (
-    i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
-  )';
 begin
   -- Only writes to these old ids wait while the partition is read.
   execute format('lock table waybill.%I in share row exclusive mode', partition);
   execute format(
-    'select count(*) from (select from waybill.%I as i where %s limit $2) as few', partition, matters
+    'select count(*) from (
+      select from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
+        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+      )
+      limit $2
+    ) as few',
+    partition
   ) into kept using before, rows_max + 1;
   if kept > rows_max then
     return false;
@@ -2832,7 +2835,12 @@ begin
   lock table waybill.inbox in access exclusive mode;
   execute format('alter table waybill.inbox detach partition waybill.%I', partition);
   alter table waybill.inbox_default disable trigger inbox_ended_unseen;
-  execute format('insert into waybill.inbox select i.* from waybill.%I as i where %s', partition, matters) using before;
+  execute format(
+    'insert into waybill.inbox select i.* from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
+        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+      )',
+    partition
+  ) using before;
   alter table waybill.inbox_default enable trigger inbox_ended_unseen;
   execute format('drop table waybill.%I', partition);
   return true;

@@ -148,14 +148,17 @@ set lock_timeout = '100ms'
 as $$
 declare
   kept integer;
-  matters constant text := 'i.finished_at is null or i.finished_at >= $1 or (
-    i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
-  )';
 begin
   -- Only writes to these old ids wait while the partition is read.
   execute format('lock table waybill.%I in share row exclusive mode', partition);
   execute format(
-    'select count(*) from (select from waybill.%I as i where %s limit $2) as few', partition, matters
+    'select count(*) from (
+      select from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
+        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+      )
+      limit $2
+    ) as few',
+    partition
   ) into kept using before, rows_max + 1;
   if kept > rows_max then
     return false;
@@ -163,7 +166,12 @@ begin
   lock table waybill.inbox in access exclusive mode;
   execute format('alter table waybill.inbox detach partition waybill.%I', partition);
   alter table waybill.inbox_default disable trigger inbox_ended_unseen;
-  execute format('insert into waybill.inbox select i.* from waybill.%I as i where %s', partition, matters) using before;
+  execute format(
+    'insert into waybill.inbox select i.* from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
+        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+      )',
+    partition
+  ) using before;
   alter table waybill.inbox_default enable trigger inbox_ended_unseen;
   execute format('drop table waybill.%I', partition);
   return true;
