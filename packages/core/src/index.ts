@@ -90,6 +90,7 @@ export {
   type ResultOf,
 } from "./job.ts";
 export { type Logger, silentLogger } from "./logger.ts";
+export { loggableError, safeLogger } from "./safe-logger.ts";
 export {
   checkKey,
   checkQueueName,
