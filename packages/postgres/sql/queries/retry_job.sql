@@ -16,6 +16,8 @@ revived as (
   where i.id = n.id
     and i.queue = n.queue
     and i.state = 'failed'
+    -- None once it is erased, which may be in the moment that this waits for.
+    and i.deaths > 0
     and exists (select from waybill.dead_letter as d where d.id = n.id and d.queue = n.queue)
   returning i.id, i.queue, i.dispatch
 ),
