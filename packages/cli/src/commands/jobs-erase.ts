@@ -107,9 +107,11 @@ export function addJobsErase(parent: CommandUnknownOpts, program: Program): void
           });
           if (more)
             output.note(`There are more than ${options.max}: run it again, or raise --max.`);
-          output.note(
-            "Messages in the broker's dead-letter queues are not reached: purge them there.",
-          );
+          if (results.some(({ ok }) => ok)) {
+            output.note(
+              "Messages in the broker's dead-letter queues are not reached: purge them there.",
+            );
+          }
           return reportActs(output, results);
         }),
       );
