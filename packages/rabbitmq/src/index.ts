@@ -22,6 +22,7 @@ export {
   type DefinitionsUser,
   hashPassword,
 } from "./definitions.ts";
+export { leastRightUsers } from "./least-rights.ts";
 export {
   createManagementClient,
   type ManagementBinding,
