@@ -77,7 +77,7 @@ export async function startRolePlace(): Promise<RolePlace> {
     ownerUrl: urlAs("owner"),
     urlOf: urlAs,
     poolOf(part) {
-      const pool = pools.get(part) ?? createPool(urlAs(part));
+      const pool = pools.get(part) ?? createPool(urlAs(part), 30);
       if (!pools.has(part)) ends.defer(() => pool.end());
       pools.set(part, pool);
       return pool;
