@@ -165,7 +165,7 @@ async function checkUser({ url, management }: BrokerChecks): Promise<Finding> {
   // Only an administrator may ask; for others the answer stays unknown.
   const tags = await management
     ?.request("GET", `users/${encodeURIComponent(user)}`)
-    .then((found) => String((found as { readonly tags?: unknown } | undefined)?.tags ?? ""))
+    .then((found) => JSON.stringify((found as { readonly tags?: unknown } | undefined)?.tags ?? []))
     .catch(() => undefined);
   if (tags === undefined) return fine("user", `"${user}"; its tags were not looked at`);
   return /administrator/.test(tags)
