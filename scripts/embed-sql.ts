@@ -10,6 +10,9 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 const packageRoot = new URL("../packages/postgres/", import.meta.url);
 const target = new URL("src/sql.generated.ts", packageRoot);
 
+const textOf = (path: string): string =>
+  readFileSync(new URL(`sql/${path}`, packageRoot), "utf8").replaceAll("\r\n", "\n");
+
 function sqlFiles(folder: string): { readonly name: string; readonly text: string }[] {
   const url = new URL(`sql/${folder}/`, packageRoot);
   return readdirSync(url)
@@ -17,7 +20,7 @@ function sqlFiles(folder: string): { readonly name: string; readonly text: strin
     .sort()
     .map((file) => ({
       name: file.slice(0, -".sql".length),
-      text: readFileSync(new URL(file, url), "utf8").replaceAll("\r\n", "\n"),
+      text: textOf(`${folder}/${file}`),
     }));
 }
 
@@ -78,6 +81,9 @@ ${queries.map((file) => `  | "${file.name}"`).join("\n")};
 
 export const queries: Readonly<Record<QueryName, string>> = {
 ${queries.map(query).join("")}};
+
+/** sql/roles.sql. */
+export const rolesText: string = ${literal(textOf("roles.sql"))};
 `;
 }
 

@@ -16,6 +16,7 @@ import { addWorkerCommand } from "./commands/worker.ts";
 import { addWorkersCommand } from "./commands/workers.ts";
 import { readEnvironment } from "./env.ts";
 import { type ExitCode, exitCodes } from "./exit-codes.ts";
+import { shown } from "./output.ts";
 import { exitCodeOf, renderError } from "./render-error.ts";
 import { logLevels } from "./settings.ts";
 
@@ -48,6 +49,8 @@ export function buildCommand(program: Program): CommandUnknownOpts {
     .option("--no-color", "no colours; also NO_COLOR")
     .configureHelp({ showGlobalOptions: true })
     .exitOverride()
+    // It quotes what it does not understand, and that may be a URL with its password.
+    .configureOutput({ outputError: (text, write) => write(shown(text)) })
     .addHelpText("after", help);
   addMigrateCommand(root, program);
   addRelayCommand(root, program);

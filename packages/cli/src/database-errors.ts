@@ -114,7 +114,7 @@ function byCode(code: string, target: Target): Explanation | undefined {
       return {
         fact: `user "${target.user}" has no right to do this (42501)`,
         advice:
-          "Grant it, or use the role that owns the schema. docs/reference/schema.md lists the rights.",
+          "Give the user the role of its part (waybill migrate --roles), or use the owner of the schema. docs/guides/access.md lists the roles.",
         waitingHelps: false,
       };
     case "57014":

@@ -48,6 +48,8 @@ const states: Readonly<Record<string, string>> = {
   "28000": "PostgreSQL refuses the login. Check the user in the URL and pg_hba.conf.",
   "28P01": "PostgreSQL refuses the password. Check the user and password in the URL.",
   "3D000": "the database does not exist. Check its name in the URL, or create it.",
+  "42501":
+    "the database user lacks a right on Waybill's schema. Give it the role of its part: see docs/guides/access.md.",
   "53300": "PostgreSQL has no connection left. Lower the pools' sizes or raise max_connections.",
   "57P01": "PostgreSQL ended the connection. Try again.",
   "57P02": "PostgreSQL crashed and restarts. Try again.",

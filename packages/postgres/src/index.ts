@@ -124,6 +124,7 @@ export {
   requireSchemaVersion,
   schemaVersion,
 } from "./migrate.ts";
+export { grantRoles, type GrantRolesOptions, roleNames } from "./roles.ts";
 export { type Migration, migrations, type QueryName } from "./sql.generated.ts";
 export {
   defaultSchema,
@@ -212,6 +213,7 @@ export type {
 } from "./relay-records.ts";
 export type { StopRequest, WorkerRecord } from "./worker-record.ts";
 export type { BlockedKey, BlockedReason } from "./blocked-key.ts";
+export type { ErasableFilter, ErasableJob, ErasablePage, JobErasure } from "./job-erasure.ts";
 export type { JobExplanation } from "./explain-job.ts";
 export type { BlockedFilter, JobExplaining } from "./job-explaining.ts";
 export type { GateName, JobGate } from "./job-gates.ts";

@@ -13,6 +13,7 @@ import {
   type JobState,
   jobStates,
   PayloadUnavailableError,
+  safeLogger,
 } from "@waybill/core";
 import {
   actRules,
@@ -32,6 +33,7 @@ import {
   type JobSummary,
   jobSummaryOf,
 } from "./job-record.ts";
+import { createJobErasure, type JobErasure } from "./job-erasure.ts";
 import { createJobExplaining, type JobExplaining } from "./job-explaining.ts";
 import { createJobWatching, type JobWatching } from "./job-watching.ts";
 import type { JsonRow } from "./json-row.ts";
@@ -46,12 +48,19 @@ import type {
   JobsOptions,
 } from "./jobs-options.ts";
 import { operatorOf } from "./operator.ts";
-import { decodeCursor, encodeCursor } from "./page-cursor.ts";
+import {
+  decodeCursor,
+  encodeCursor,
+  queueMax,
+  queueShape,
+  uuidMax,
+  uuidShape,
+} from "./page-cursor.ts";
 import type { RunStatement } from "./transactions.ts";
 import { createWaitingActs, type WaitingActs } from "./waiting-acts.ts";
 
 /** What {@link createJobs} makes. */
-export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx>, JobExplaining<Tx> {
+export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx>, JobExplaining<Tx>, JobErasure<Tx> {
   /**
    * A job with its history.
    *
@@ -79,7 +88,7 @@ export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx>, JobExplaining<Tx
    * once. Of two callers at the same time one succeeds.
    *
    * @throws InvalidTransitionError where it has not failed, JobNotFoundError where there is none,
-   *   PayloadUnavailableError where its payload is past its retention
+   *   PayloadUnavailableError where its payload is past its retention, or was erased
    */
   retry(id: string, options?: ActOptions<Tx>): Promise<void>;
   /**
@@ -94,11 +103,6 @@ export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx>, JobExplaining<Tx
   listDeadLetters(filter?: DeadLetterFilter<Tx>): Promise<DeadLetterPage>;
 }
 
-const uuidMax = "ffffffff-ffff-ffff-ffff-ffffffffffff";
-const uuidShape = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-/** Above every queue name, which begins with a letter or digit. */
-const queueMax = "~";
-const queueShape = /^[a-z0-9~][a-z0-9._-]{0,62}$/;
 const limitDefault = 50;
 /** Jobs that one statement of a filtered list looks at, and such statements of one call. */
 const seenPerLook = 10_000;
@@ -140,7 +144,8 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
     encryption: optional(keysRule),
   });
   const { statements, within, schema, actor: defaultActor } = operator;
-  const { listener, logger, encryption } = options;
+  const { listener, encryption } = options;
+  const logger = options.logger === undefined ? undefined : safeLogger(options.logger);
 
   const find = async (
     run: RunStatement,
@@ -187,6 +192,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
 
     ...createJobExplaining({ within, find, statements }),
     ...createWaitingActs({ within, find, tell, statements, actor: defaultActor, encryption }),
+    ...createJobErasure({ within, statements, actor: defaultActor }),
 
     async get(id, selector = {}) {
       checkOptions("jobs.get", selector, { queue: optional(textRule(63)), tx: anything });
@@ -295,7 +301,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
           throw new InvalidTransitionError(now.id, now.state, "retry_waiting", unauthenticAdvice);
         }
         throw new PayloadUnavailableError(
-          `Cannot retry job ${now.id}: its payload is past its retention. Enqueue the work again.`,
+          `Cannot retry job ${now.id}: its payload is past its retention, or was erased. Enqueue the work again.`,
         );
       });
     },

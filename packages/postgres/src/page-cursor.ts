@@ -1,5 +1,14 @@
 import { ConfigError } from "@waybill/core";
 
+/** Above every id. */
+export const uuidMax = "ffffffff-ffff-ffff-ffff-ffffffffffff";
+/** A job's id in a place. */
+export const uuidShape: RegExp = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** Above every queue name, which begins with a letter or digit. */
+export const queueMax = "~";
+/** A queue's name in a place, or {@link queueMax}. */
+export const queueShape: RegExp = /^[a-z0-9~][a-z0-9._-]{0,62}$/;
+
 /** A place in a list, as one opaque text: base64url of a JSON array of texts. */
 export function encodeCursor(parts: readonly string[]): string {
   return Buffer.from(JSON.stringify(parts), "utf8").toString("base64url");

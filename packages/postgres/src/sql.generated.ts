@@ -2848,6 +2848,337 @@ end
 $$;
 `,
   },
+  {
+    version: 14,
+    name: "access",
+    hash: "2d1cab18be85c3e94f590d929999c63a2b8e446df47dac1d348f7186d3a3173d",
+    text: `-- Least rights: the functions that a role calls without any right on what lies behind them, and the erasure
+-- of what ended jobs hold. roles.sql grants both.
+
+alter table waybill.audit_log
+  drop constraint audit_log_action_known,
+  add constraint audit_log_action_known check (action in (
+    'cancel', 'retry', 'redrive', 'release', 'rescan', 'drain', 'restart',
+    'set', 'pause', 'resume', 'edit', 'reprioritise', 'delay', 'drop', 'replace', 'open', 'close', 'reconcile', 'erase'
+  ));
+comment on table waybill.audit_log is 'Who did what: cancel, retry (from the CLI or API), redrive (a message moved back by hand), release (of a parked message), rescan (of the outbox), drain and restart (of a worker, named in the detail); set, pause and resume (of a queue, type or key); edit, reprioritise and delay (of a waiting job), drop (of the oldest of a full queue), replace (of a waiting job by a later enqueue); open and close (of a breaker), reconcile (of a queue with the broker); erase (of what an ended job holds).';
+
+-- A producer needs nothing but this: it reads and changes no table itself.
+alter function waybill.enqueue(jsonb, boolean) security definer;
+revoke all on function waybill.enqueue(jsonb, boolean) from public;
+
+-- DDL is for the owner of a table alone, and the relay is not the owner. So these four run with the owner's
+-- rights, on tables of these names only.
+
+-- As before, for names of the outbox's partitions only.
+create or replace function waybill.create_outbox_partition(partition text, starts timestamptz, ends timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  found_rows integer;
+begin
+  if partition !~ '^outbox_[0-9]{8}(_[0-9]{4})?$' then
+    raise exception using errcode = '22023', message = format('"%s" is no name of a partition of the outbox', partition);
+  end if;
+  if starts > clock_timestamp() then
+    lock table waybill.outbox in share update exclusive mode;
+  else
+    -- Rows of this time are moved, and others are on their way. Whoever has looked up the partitions
+    -- and then waits for the default one would read past what was moved away meanwhile, or insert
+    -- there what is no longer its; so nobody may be between the two.
+    lock table waybill.outbox in access exclusive mode;
+  end if;
+  lock table waybill.outbox_default in access exclusive mode;
+  select count(*) into found_rows
+  from (
+    select from waybill.outbox_default as o
+    where o.created_at >= starts and o.created_at < ends
+    limit rows_max + 1
+  ) as few;
+  if found_rows > rows_max then
+    return false;
+  end if;
+  -- Made beside the table and attached: "create table ... partition of" would lock all of it.
+  execute format(
+    'create table waybill.%I (like waybill.outbox including defaults including constraints including comments)', partition
+  );
+  execute format(
+    'with moved as (delete from waybill.outbox_default as o where o.created_at >= %L and o.created_at < %L returning o.*)
+     insert into waybill.%I select m.* from moved as m',
+    starts, ends, partition
+  );
+  -- Proves the bounds, so that attaching need not read the rows again.
+  execute format(
+    'alter table waybill.%I add constraint %I check (created_at >= %L and created_at < %L)',
+    partition, partition || '_bounds', starts, ends
+  );
+  execute format(
+    'alter table waybill.outbox attach partition waybill.%I for values from (%L) to (%L)', partition, starts, ends
+  );
+  execute format('alter table waybill.%I drop constraint %I', partition, partition || '_bounds');
+  return true;
+end
+$$;
+
+-- As before, for partitions of the outbox only.
+create or replace function waybill.drop_outbox_partition(partition text, checked pg_snapshot)
+returns boolean
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  late boolean;
+begin
+  if not exists (
+    select from waybill.list_partitions('waybill.outbox') as p where p.name = partition and p.lower_bound is not null
+  ) then
+    raise exception using errcode = '42P01', message = format('"%s" is no partition of the outbox', partition);
+  end if;
+  -- Waits for whoever still writes into any partition, and keeps new ones out for a moment.
+  lock table waybill.outbox in access exclusive mode;
+  execute format(
+    'select exists (
+       select from waybill.%I as o
+       where o.tx >= pg_snapshot_xmin($1) and not pg_visible_in_snapshot(o.tx, $1)
+     )',
+    partition
+  ) into late using checked;
+  if late then
+    return false;
+  end if;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
+
+-- As before, for names of the inbox's partitions only.
+create or replace function waybill.create_inbox_partition(partition text, starts timestamptz, ends timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  first_id constant uuid := waybill.id_at(starts);
+  end_id constant uuid := waybill.id_at(ends);
+  found_rows integer;
+begin
+  if partition !~ '^inbox_[0-9]{8}(_[0-9]{4})?$' then
+    raise exception using errcode = '22023', message = format('"%s" is no name of a partition of the inbox', partition);
+  end if;
+  if starts > clock_timestamp() then
+    lock table waybill.inbox in share update exclusive mode;
+  else
+    -- Rows of this time are moved, and others are on their way. Whoever has looked up the partitions
+    -- and then waits for the default one would read past what was moved away meanwhile, or insert
+    -- there what is no longer its; so nobody may be between the two.
+    lock table waybill.inbox in access exclusive mode;
+  end if;
+  lock table waybill.inbox_default in access exclusive mode;
+  select count(*) into found_rows
+  from (
+    select from waybill.inbox_default as i
+    where i.id >= first_id and i.id < end_id
+    limit rows_max + 1
+  ) as few;
+  if found_rows > rows_max then
+    return false;
+  end if;
+  execute format(
+    'create table waybill.%I (like waybill.inbox including defaults including constraints including comments) with (fillfactor = 45)',
+    partition
+  );
+  execute format(
+    'with moved as (delete from waybill.inbox_default as i where i.id >= %L and i.id < %L returning i.*)
+     insert into waybill.%I select m.* from moved as m',
+    first_id, end_id, partition
+  );
+  execute format(
+    'alter table waybill.%I add constraint %I check (id >= %L and id < %L)',
+    partition, partition || '_bounds', first_id, end_id
+  );
+  execute format(
+    'alter table waybill.inbox attach partition waybill.%I for values from (%L) to (%L)', partition, first_id, end_id
+  );
+  execute format('alter table waybill.%I drop constraint %I', partition, partition || '_bounds');
+  return true;
+end
+$$;
+
+-- As before, for partitions of the inbox only.
+create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
+returns boolean
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '100ms'
+as $$
+declare
+  kept integer;
+begin
+  if not exists (
+    select from waybill.list_partitions('waybill.inbox') as p where p.name = partition and p.lower_bound is not null
+  ) then
+    raise exception using errcode = '42P01', message = format('"%s" is no partition of the inbox', partition);
+  end if;
+  -- Only writes to these old ids wait while the partition is read.
+  execute format('lock table waybill.%I in share row exclusive mode', partition);
+  execute format(
+    'select count(*) from (
+      select from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
+        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+      )
+      limit $2
+    ) as few',
+    partition
+  ) into kept using before, rows_max + 1;
+  if kept > rows_max then
+    return false;
+  end if;
+  lock table waybill.inbox in access exclusive mode;
+  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
+  alter table waybill.inbox_default disable trigger inbox_ended_unseen;
+  execute format(
+    'insert into waybill.inbox select i.* from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
+        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
+      )',
+    partition
+  ) using before;
+  alter table waybill.inbox_default enable trigger inbox_ended_unseen;
+  execute format('drop table waybill.%I', partition);
+  return true;
+end
+$$;
+
+-- Asked by workers, which read no outbox.
+alter function waybill.is_orphan(text, uuid, text, timestamptz) security definer;
+revoke all on function waybill.is_orphan(text, uuid, text, timestamptz) from public;
+
+revoke all on function waybill.create_outbox_partition(text, timestamptz, timestamptz, integer) from public;
+revoke all on function waybill.drop_outbox_partition(text, pg_snapshot) from public;
+revoke all on function waybill.create_inbox_partition(text, timestamptz, timestamptz, integer) from public;
+revoke all on function waybill.drop_inbox_partition(text, timestamptz, integer) from public;
+
+-- True while anything of the id may still be published or run. Of an event that is published and was
+-- delivered nowhere yet, nothing waits here: the broker has its own copies. One that nobody hears is parked,
+-- and does not count.
+create function waybill.job_live(job_id uuid) returns boolean
+language sql volatile
+set search_path = pg_catalog, pg_temp
+as $$
+  select
+    exists (
+      select from waybill.inbox as i where i.id = job_id and i.state not in ('succeeded', 'failed', 'cancelled')
+    )
+    or exists (
+      select
+      from waybill.outbox as o
+      where o.id = job_id
+        and o.kind = 'job'
+        and not exists (select from waybill.inbox as i where i.id = job_id and i.queue = o.queue)
+    )
+    or exists (
+      select
+      from waybill.outbox as o
+      where o.id = job_id
+        and o.kind in ('event', 'route')
+        and not coalesce(
+          pg_visible_in_snapshot(o.tx, (select r.snapshot from waybill.relay as r where r.shard = 0)), false
+        )
+    )
+    or exists (
+      select
+      from waybill.timer as t
+      where t.id = job_id
+        and (
+          t.kind = 'route'
+          or (t.kind = 'event' and t.reason <> 'unroutable')
+          or (
+            t.kind = 'job'
+            and not exists (select from waybill.inbox as i where i.id = job_id and i.queue = t.queue)
+          )
+        )
+    )
+$$;
+
+comment on function waybill.job_live(uuid) is 'True while anything of the job or event may still be published or run.';
+
+-- Erases what an ended job holds, and the event that told its end: payloads, headers, results, checkpoints,
+-- progress, texts of failures and reasons, correlation ids and ordering keys. What stays says that there was
+-- a job: its id, type and queue, its state, times and counts.
+--
+-- 'erased'; 'live': the job, or a delivery of the event of its end, has not ended; 'unknown': no such job.
+--
+-- A job that is erased has deaths 0: neither its dead letter here nor the one at the broker can be redriven,
+-- also by a retry that waits for this transaction.
+create function waybill.erase_job(job_id uuid, actor text, reason text) returns text
+language plpgsql volatile security definer
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  erased constant text := '"(erased)"';
+  ids uuid[];
+begin
+  perform from waybill.inbox as i where i.id = job_id order by i.queue for update;
+  if not found then
+    return case when waybill.job_live(job_id) then 'live' else 'unknown' end;
+  end if;
+  -- The events of its ends: one for each time that it was dead-lettered, and the last one. Their ids are of
+  -- the moment at which they were written.
+  select array_agg(distinct e.id) into ids
+  from (
+    select i.on_terminal, i.finished_at as ended_at
+    from waybill.inbox as i
+    where i.id = job_id
+    union all
+    select i.on_terminal, f.failed_at
+    from waybill.inbox as i
+    join waybill.failure as f on f.id = i.id and f.queue = i.queue and f.terminal
+    where i.id = job_id
+  ) as n
+  join waybill.outbox as e
+    on e.id >= waybill.id_at(n.ended_at - interval '1 second')
+    and e.id < waybill.id_at(n.ended_at + interval '10 seconds')
+    and e.kind = 'event'
+    and e.type = n.on_terminal
+    and e.correlation_id = job_id::text;
+  perform from waybill.inbox as i where i.id = any (ids) order by i.id, i.queue for update;
+  ids := array_append(ids, job_id);
+  if exists (select from unnest(ids) as n (id) where waybill.job_live(n.id)) then
+    return 'live';
+  end if;
+
+  -- Timers first: one that fires in this moment is found in the outbox afterwards. What nobody heard is not
+  -- told any more.
+  delete from waybill.timer as t where t.id = any (ids) and t.kind = 'event' and t.reason = 'unroutable';
+  update waybill.timer as t
+  set payload = erased, payload_base64 = false, headers = null, correlation_id = null, ordering_key = null, detail = null
+  where t.id = any (ids);
+  update waybill.outbox as o
+  set payload = erased, payload_base64 = false, headers = null, correlation_id = null, ordering_key = null
+  where o.id = any (ids);
+  delete from waybill.dead_letter as d where d.id = any (ids);
+  delete from waybill.result as r where r.id = any (ids);
+  delete from waybill.checkpoint as c where c.id = any (ids);
+  delete from waybill.progress as p where p.id = any (ids);
+  update waybill.failure as f set message = '(erased)', stack = null where f.id = any (ids);
+  update waybill.audit_log as a set detail = null where a.id = any (ids) and a.detail is not null;
+  update waybill.inbox as i set deaths = 0 where i.id = any (ids) and i.deaths <> 0;
+  insert into waybill.audit_log (actor, action, id, queue, detail)
+  select actor, 'erase', i.id, i.queue, nullif(reason, '')
+  from waybill.inbox as i
+  where i.id = any (ids);
+  return 'erased';
+end
+$$;
+
+comment on function waybill.erase_job(uuid, text, text) is 'Erases the payload of an ended job and all that came of it: erased, live or unknown.';
+revoke all on function waybill.erase_job(uuid, text, text) from public;
+`,
+  },
 ];
 
 /** Names of the files in sql/queries. */
@@ -2889,6 +3220,7 @@ export type QueryName =
   | "enqueue_jobs"
   | "ensure_relay"
   | "ensure_schema"
+  | "erase_job"
   | "explain_job"
   | "fail_attempts"
   | "fire_leases"
@@ -2913,6 +3245,7 @@ export type QueryName =
   | "list_dependencies"
   | "list_dependency_events"
   | "list_enqueued"
+  | "list_erasable"
   | "list_inbox_partitions"
   | "list_jobs"
   | "list_known_queues"
@@ -4126,6 +4459,7 @@ begin
   end if;
 end
 $$`,
+  erase_job: `select waybill.erase_job(($1::text)::uuid, $2::text, $3::text) as outcome`,
   explain_job: `with job as materialized (
   select j.*
   from waybill.job as j
@@ -5055,7 +5389,9 @@ order by h.dispatched_at, h.id`,
     ($8::text)::bigint as rows_max
 ),
 page as (
-  select d.*
+  select
+    d.id, d.queue, d.type, d.version, d.attempts, d.failure_class, d.message, d.fingerprint, d.payload_base64,
+    d.priority, d.ordering_key, d.correlation_id, d.enqueued_at, d.died_at
   from waybill.dead_letter as d
   where (d.died_at, d.id, d.queue)
       < ((select n.after_died_at from input as n), (select n.after_id from input as n), (select n.after_queue from input as n))
@@ -5066,7 +5402,7 @@ page as (
   order by d.died_at desc, d.id desc, d.queue desc
   limit (select n.rows_max from input as n)
 )
-select (to_jsonb(p) - 'payload' - 'headers')::text as letter
+select to_jsonb(p)::text as letter
 from page as p
 order by p.died_at desc, p.id desc, p.queue desc`,
   list_default_inbox: `select distinct date_trunc('week', i.enqueued_at, 'UTC') as day
@@ -5156,6 +5492,62 @@ cross join asked as a
 where (a.type = '' or e.type = a.type)
   and (a.scope = 'all' or e.own)
 order by e.enqueued_at, e.seq nulls last, e.id`,
+  list_erasable: `with input as materialized (
+  select
+    ($1::text)::uuid as id,
+    $2::text as queue,
+    ($3::text)::bigint as seen_max,
+    ($4::text)::bigint as rows_max,
+    $5::text as only_queue,
+    $6::text as only_type,
+    $7::text as key,
+    $8::text as correlation_id,
+    ($9::text)::timestamptz as before
+),
+seen as materialized (
+  select i.id, i.queue, i.type, i.state, i.finished_at
+  from waybill.inbox as i
+  where (i.id, i.queue) < ((select n.id from input as n), (select n.queue from input as n))
+  order by i.id desc, i.queue desc
+  limit (select n.seen_max from input as n)
+),
+matching as (
+  select s.id, s.queue, s.type, s.state, s.finished_at
+  from seen as s
+  cross join input as n
+  left join lateral (
+    (
+      select o.headers ->> 'waybill-concurrency-key' as key, o.correlation_id
+      from waybill.outbox as o
+      where o.id = s.id and o.kind in ('job', 'event')
+      order by o.seq
+      limit 1
+    )
+    union all
+    (
+      select d.headers ->> 'waybill-concurrency-key', d.correlation_id
+      from waybill.dead_letter as d
+      where d.id = s.id and d.queue = s.queue
+    )
+    limit 1
+  ) as e on n.key <> '' or n.correlation_id <> ''
+  where s.state in ('succeeded', 'failed', 'cancelled')
+    and s.finished_at < n.before
+    and n.only_queue in ('', s.queue)
+    and n.only_type in ('', s.type)
+    and (n.key = '' or n.key = e.key)
+    and (n.correlation_id = '' or n.correlation_id = e.correlation_id)
+    and not exists (
+      select from waybill.audit_log as a where a.id = s.id and a.queue = s.queue and a.action = 'erase'
+    )
+  order by s.id desc, s.queue desc
+  limit (select n.rows_max from input as n)
+)
+select
+  (select coalesce(jsonb_agg(to_jsonb(m) order by m.id desc, m.queue desc), '[]'::jsonb) from matching as m)::text as jobs,
+  (select count(*) from seen)::text as seen,
+  (select s.id from seen as s order by s.id, s.queue limit 1)::text as id,
+  (select s.queue from seen as s order by s.id, s.queue limit 1) as queue`,
   list_inbox_partitions: `select
   p.name,
   to_timestamp(('x0000' || left(replace(p.lower_bound, '-', ''), 12))::bit(64)::bigint / 1000.0) as lower,
@@ -5228,10 +5620,15 @@ matching as (
   limit (select n.rows_max from input as n)
 ),
 page as (
-  select m.id, m.queue, to_jsonb(j) - 'payload' - 'headers' - 'result' as job
+  select m.id, m.queue, to_jsonb(j) as job
   from matching as m
   cross join lateral (
-    select j.*
+    select
+      j.id, j.queue, j.type, j.version, j.state, j.relayed, j.payload_base64, j.priority, j.ordering_key,
+      j.correlation_id, j.attempt, j.crashes, j.dispatch, j.deaths, j.owner, j.worker, j.enqueued_at, j.next_at,
+      j.waiting_for, j.waiting_detail, j.expires_at, j.started_at, j.finished_at, j.cancel_requested_at,
+      j.failure_class, j.failure_message, j.failed_at, j.progress_stage, j.progress_done, j.progress_total,
+      j.progress_percent, j.progress_at, j.stale, j.cancelled_by, j.cancel_reason, j.on_terminal, j.concurrency_key
     from waybill.job as j
     where j.id = m.id and j.queue = m.queue
     limit 1
@@ -6855,6 +7252,7 @@ revived as (
   where i.id = n.id
     and i.queue = n.queue
     and i.state = 'failed'
+    and i.deaths > 0
     and exists (
       select
       from waybill.dead_letter as d
@@ -7260,3 +7658,150 @@ returning id::text as id`,
 from waybill.relay as r
 where r.shard = 0`,
 };
+
+/** sql/roles.sql. */
+export const rolesText: string = `-- Database roles by least right, one for each part of Waybill. They cannot log in: grant them to the users
+-- that do, such as "grant waybill_relay to relay". In a schema of another name the roles begin with that name.
+--
+--   waybill_app       enqueues, and nothing else
+--   waybill_relay     publishes, and keeps the house
+--   waybill_worker    runs jobs; enqueues as well
+--   waybill_operator  looks at everything, and does what the command does to jobs, queues and workers
+--   waybill_viewer    looks at everything but payloads, headers, results and checkpoints
+--
+-- The owner of the schema, who migrates it, needs no role.
+--
+-- Safe to repeat, and to be repeated after each upgrade: new tables come without rights for anybody. Creating
+-- the roles needs CREATEROLE; once they are there, the owner of the schema suffices. Run by
+-- "waybill migrate --roles", or by an administrator: psql --single-transaction --file roles.sql
+
+do $$
+declare
+  wanted text;
+begin
+  -- One at a time: two grants at once on the same table would fail.
+  perform pg_advisory_xact_lock(hashtextextended('waybill.migration', 0));
+  foreach wanted in array array[
+    'waybill_app', 'waybill_relay', 'waybill_worker', 'waybill_operator', 'waybill_viewer'
+  ] loop
+    begin
+      if to_regrole(wanted) is null then
+        execute format('create role %I nologin', wanted);
+      end if;
+    exception
+      -- Roles belong to the whole cluster: somebody in another database was faster.
+      when duplicate_object or unique_violation then null;
+    end;
+  end loop;
+end
+$$;
+
+-- What an earlier version granted goes first.
+revoke all on all tables in schema waybill
+from waybill_app, waybill_relay, waybill_worker, waybill_operator, waybill_viewer;
+revoke all on all sequences in schema waybill
+from waybill_app, waybill_relay, waybill_worker, waybill_operator, waybill_viewer;
+revoke all on all functions in schema waybill
+from waybill_app, waybill_relay, waybill_worker, waybill_operator, waybill_viewer;
+revoke all on schema waybill
+from waybill_app, waybill_relay, waybill_worker, waybill_operator, waybill_viewer;
+
+grant usage on schema waybill to waybill_app, waybill_relay, waybill_worker, waybill_operator, waybill_viewer;
+
+-- All but the app compare the version of the schema with theirs.
+grant select on waybill.migration to waybill_relay, waybill_worker, waybill_operator, waybill_viewer;
+
+-- App: the function writes with its owner's rights.
+grant execute on function waybill.enqueue(jsonb, boolean) to waybill_app, waybill_worker;
+
+-- Relay.
+grant select, insert, update, delete on waybill.outbox, waybill.timer, waybill.backlog, waybill.slot to waybill_relay;
+grant select, delete on waybill.outbox_default, waybill.inbox_default to waybill_relay;
+grant usage on sequence waybill.outbox_seq to waybill_relay;
+grant select, insert, update on waybill.relay, waybill.dependency to waybill_relay;
+grant select on waybill.inbox, waybill.queue, waybill.queue_gate to waybill_relay;
+grant select, update (revision) on waybill.flow to waybill_relay;
+grant select, insert, delete on waybill.freed, waybill.dependency_event, waybill.audit_log to waybill_relay;
+grant select, update, delete on waybill.waiting, waybill.worker, waybill.worker_queue to waybill_relay;
+grant select, insert, update, delete on waybill.audit to waybill_relay;
+grant select on waybill.subscription to waybill_relay;
+-- What is past its retention goes.
+grant select, delete on
+  waybill.checkpoint, waybill.dead_letter, waybill.dependency_outcome, waybill.failure, waybill.idempotency_key,
+  waybill.progress, waybill.result, waybill.watch
+to waybill_relay;
+grant execute on function
+  waybill.create_outbox_partition(text, timestamptz, timestamptz, integer),
+  waybill.drop_outbox_partition(text, pg_snapshot),
+  waybill.create_inbox_partition(text, timestamptz, timestamptz, integer),
+  waybill.drop_inbox_partition(text, timestamptz, integer)
+to waybill_relay;
+
+-- Worker: it writes to the outbox, and reads nothing there.
+grant insert on waybill.outbox to waybill_worker;
+grant usage on sequence waybill.outbox_seq to waybill_worker;
+grant select, insert, update on
+  waybill.inbox, waybill.backlog, waybill.dependency, waybill.dependency_outcome, waybill.progress, waybill.queue,
+  waybill.queue_gate, waybill.result
+to waybill_worker;
+grant select, insert, update, delete on
+  waybill.checkpoint, waybill.dead_letter, waybill.timer, waybill.worker, waybill.worker_queue
+to waybill_worker;
+grant select, insert on waybill.audit_log, waybill.failure to waybill_worker;
+grant select, insert on waybill.freed to waybill_worker;
+grant select, update, delete on waybill.slot to waybill_worker;
+grant select, update (revision) on waybill.flow to waybill_worker;
+grant select on waybill.relay, waybill.watch to waybill_worker;
+grant select, insert, update, delete on waybill.subscription to waybill_worker;
+grant execute on function waybill.is_orphan(text, uuid, text, timestamptz) to waybill_worker;
+
+-- Operator.
+grant select on all tables in schema waybill to waybill_operator;
+grant insert on
+  waybill.audit_log, waybill.dependency_event, waybill.freed, waybill.inbox, waybill.outbox, waybill.queue,
+  waybill.queue_gate, waybill.timer, waybill.watch
+to waybill_operator;
+grant usage on sequence waybill.outbox_seq to waybill_operator;
+grant update on
+  waybill.backlog, waybill.dependency, waybill.inbox, waybill.queue, waybill.queue_gate, waybill.timer, waybill.watch
+to waybill_operator;
+grant update (payload, payload_base64, version, priority) on waybill.outbox to waybill_operator;
+grant update (stop_requested, stop_requested_at, stop_requested_by) on waybill.worker to waybill_operator;
+grant update (revision) on waybill.flow to waybill_operator;
+grant update (marker) on waybill.relay to waybill_operator;
+grant update (lost, lost_at, lost_why) on waybill.audit to waybill_operator;
+grant delete on
+  waybill.backlog, waybill.dead_letter, waybill.queue_gate, waybill.slot, waybill.timer, waybill.waiting, waybill.watch
+to waybill_operator;
+grant execute on function waybill.erase_job(uuid, text, text) to waybill_operator;
+
+-- Viewer: no column that holds what a job carries.
+grant select on
+  waybill.audit, waybill.audit_log, waybill.dependency, waybill.dependency_event, waybill.dependency_outcome, waybill.failure,
+  waybill.flow, waybill.freed, waybill.inbox, waybill.progress, waybill.queue, waybill.queue_gate, waybill.relay,
+  waybill.slot, waybill.subscription, waybill.waiting, waybill.watch, waybill.worker, waybill.worker_queue
+to waybill_viewer;
+grant select (
+  tx, seq, id, kind, dispatch, queue, type, version, exchange, routing_key, payload_base64, priority, ordering_key,
+  correlation_id, expires_at, enqueued_at, created_at, failures
+) on waybill.outbox to waybill_viewer;
+grant select (
+  id, queue, kind, dispatch, fire_at, parked_at, reason, detail, failures, type, version, exchange, routing_key,
+  payload_base64, priority, ordering_key, correlation_id, expires_at, enqueued_at, created_at, owner
+) on waybill.timer to waybill_viewer;
+grant select (
+  id, queue, place, key, ordering_key, type, priority, dispatch, changed, enqueued_at, lane
+) on waybill.backlog to waybill_viewer;
+grant select (
+  id, queue, type, version, attempts, failure_class, message, fingerprint, payload_base64, priority, ordering_key,
+  correlation_id, enqueued_at, died_at
+) on waybill.dead_letter to waybill_viewer;
+grant select (id, queue, number, attempt, created_at) on waybill.checkpoint to waybill_viewer;
+grant select (id, queue, created_at) on waybill.result to waybill_viewer;
+grant select (
+  id, queue, type, version, state, relayed, payload_base64, priority, ordering_key, correlation_id, attempt, crashes,
+  dispatch, deaths, owner, worker, enqueued_at, next_at, waiting_for, waiting_detail, expires_at, started_at,
+  finished_at, cancel_requested_at, failure_class, failure_message, failed_at, progress_stage, progress_done,
+  progress_total, progress_percent, progress_at, stale, cancelled_by, cancel_reason, on_terminal, concurrency_key
+) on waybill.job to waybill_viewer;
+`;

@@ -28,6 +28,7 @@ export {
   type DefinitionsUser,
   hashPassword,
 } from "./definitions.ts";
+export { leastRightUsers } from "./least-rights.ts";
 export {
   createManagementClient,
   type ManagementBinding,

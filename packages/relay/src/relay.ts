@@ -4,6 +4,7 @@ import {
   DatabaseUnavailableError,
   newJobId,
   redactUrl,
+  safeLogger,
   SchemaVersionError,
   type Logger,
 } from "@waybill/core";
@@ -81,7 +82,7 @@ class OutboxRelay implements Relay {
   constructor(options: ResolvedRelayOptions, internals: RelayInternals) {
     this.#options = options;
     this.#internals = internals;
-    this.#logger = options.logger.child({ component: "relay", relay: options.name });
+    this.#logger = safeLogger(options.logger).child({ component: "relay", relay: options.name });
   }
 
   status(): RelayStatus {

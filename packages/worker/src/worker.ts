@@ -6,6 +6,7 @@ import {
   type OutputOf,
   type PayloadOutput,
   type ResultOf,
+  safeLogger,
 } from "@waybill/core";
 import type { Database } from "@waybill/postgres";
 import { checkDependencies } from "./dependencies.ts";
@@ -23,7 +24,6 @@ import {
 } from "./options.ts";
 import { type AnyContext, Registry } from "./registry.ts";
 import { makeRehearsable } from "./rehearsal.ts";
-import { safeLogger } from "./safe-logger.ts";
 import { startDatabase } from "./start-database.ts";
 import type { WorkerStatus } from "./status.ts";
 import { WorkerRun } from "./worker-run.ts";

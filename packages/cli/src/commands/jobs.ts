@@ -12,6 +12,7 @@ import type { Output, Paint } from "../output.ts";
 import { shown } from "../output.ts";
 import { parseLimit } from "../page-limit.ts";
 import { addJobsChanges } from "./jobs-changes.ts";
+import { addJobsErase } from "./jobs-erase.ts";
 import { addJobsExplain } from "./jobs-explain.ts";
 import { addJobsWatch } from "./jobs-watch.ts";
 
@@ -216,7 +217,7 @@ function addRetry(jobs: CommandUnknownOpts, program: Program): void {
     });
 }
 
-/** `waybill jobs list|show|watch|cancel|retry|edit|priority|delay|explain|blocked`. */
+/** `waybill jobs list|show|watch|cancel|retry|edit|priority|delay|explain|blocked|erase`. */
 export function addJobsCommand(root: CommandUnknownOpts, program: Program): void {
   const jobs = root.command("jobs").description("look at jobs, change, cancel and retry them");
   addList(jobs, program);
@@ -226,4 +227,5 @@ export function addJobsCommand(root: CommandUnknownOpts, program: Program): void
   addRetry(jobs, program);
   addJobsChanges(jobs, program);
   addJobsExplain(jobs, program);
+  addJobsErase(jobs, program);
 }

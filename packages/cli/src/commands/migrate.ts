@@ -1,5 +1,5 @@
 import type { CommandUnknownOpts } from "@commander-js/extra-typings";
-import { migrate, migrations, schemaVersion } from "@waybill/postgres";
+import { grantRoles, migrate, migrations, roleNames, schemaVersion } from "@waybill/postgres";
 import { SchemaVersionError } from "@waybill/core";
 import type { Program } from "../command.ts";
 import { withDatabase } from "../database.ts";
@@ -10,12 +10,20 @@ export function addMigrateCommand(root: CommandUnknownOpts, program: Program): v
   root
     .command("migrate")
     .description("create or upgrade the schema; safe to repeat and to run from several places")
+    .option(
+      "--roles",
+      "also create the database roles where they are missing, and give them their rights",
+    )
     .option("--dry-run", "say what would be done; change nothing")
     .action(async (options, command) => {
       await program.run(command, ["databaseUrl"], async ({ settings, output, logger }) => {
         const { schema } = settings;
         const result = await withDatabase(settings.databaseUrl, async (client) => {
-          if (options.dryRun !== true) return await migrate(client, { schema, log: logger });
+          if (options.dryRun !== true) {
+            const done = await migrate(client, { schema, log: logger });
+            if (options.roles === true) await grantRoles(client, { schema });
+            return done;
+          }
           const from = await schemaVersion(client, schema);
           if (from > migrations.length)
             throw new SchemaVersionError(schema, migrations.length, from);
@@ -24,8 +32,9 @@ export function addMigrateCommand(root: CommandUnknownOpts, program: Program): v
         });
         const dryRun = options.dryRun === true;
         const { from, to, applied } = result;
+        const roles = options.roles === true ? roleNames(schema) : [];
         if (output.json) {
-          output.object({ schema, dryRun, from, to, migrations: applied });
+          output.object({ schema, dryRun, from, to, migrations: applied, roles });
           return exitCodes.ok;
         }
         for (const name of applied) output.line(name);
@@ -35,6 +44,11 @@ export function addMigrateCommand(root: CommandUnknownOpts, program: Program): v
             `Schema "${schema}" would go from version ${from} to ${to}. Nothing was changed.`,
           );
         else output.note(`Schema "${schema}" went from version ${from} to ${to}.`);
+        if (roles.length > 0) {
+          output.note(
+            `Roles ${dryRun ? "that would get their rights" : "with their rights"}: ${roles.join(", ")}.`,
+          );
+        }
         return exitCodes.ok;
       });
     });

@@ -4,6 +4,7 @@ import {
   applyTopology,
   checkTopology,
   definitionsOf,
+  leastRightUsers,
   names,
   type Topology,
   type TopologyReport,
@@ -201,16 +202,20 @@ export function addTopologyCommand(root: CommandUnknownOpts, program: Program): 
       });
     });
 
-  queueOptions(
-    topology,
-    "definitions",
-    "print RabbitMQ's definitions.json for the queues; users are yours to add",
-  ).action(async (options, command) => {
-    await program.run(command, [], async ({ settings, output }) => {
-      const wanted = await wantedTopology(settings, options);
-      const vhost = settings.rabbitmqUrl === undefined ? "/" : vhostOf(settings.rabbitmqUrl);
-      output.line(JSON.stringify(definitionsOf(wanted, { vhost }), undefined, 2));
-      return exitCodes.ok;
+  queueOptions(topology, "definitions", "print RabbitMQ's definitions.json for the queues")
+    .option("--users", "with users by least right, none of which has a password yet")
+    .action(async (options, command) => {
+      await program.run(command, [], async ({ settings, output }) => {
+        const wanted = await wantedTopology(settings, options);
+        const vhost = settings.rabbitmqUrl === undefined ? "/" : vhostOf(settings.rabbitmqUrl);
+        const users = options.users === true ? leastRightUsers(settings.prefix) : [];
+        output.line(JSON.stringify(definitionsOf(wanted, { vhost, users }), undefined, 2));
+        if (users.length > 0) {
+          output.note(
+            "Import it once, then set passwords: rabbitmqctl change_password <user>. Importing the users again takes the passwords away.",
+          );
+        }
+        return exitCodes.ok;
+      });
     });
-  });
 }

@@ -154,12 +154,32 @@ async function checkWithManagement(
   ];
 }
 
+/** Who is logged in: a user that may do everything is one that a leaked URL gives everything to. */
+async function checkUser({ url, management }: BrokerChecks): Promise<Finding> {
+  const { username } = new URL(url);
+  const user = username === "" ? "guest" : decodeURIComponent(username);
+  const remedy =
+    "give relay and workers users of their own: waybill topology definitions --users; see docs/guides/access.md";
+  if (user === "guest")
+    return notice("user", `the broker's user is guest, who is in every installation`, remedy);
+  // Only an administrator may ask; for others the answer stays unknown.
+  const tags = await management
+    ?.request("GET", `users/${encodeURIComponent(user)}`)
+    .then((found) => JSON.stringify((found as { readonly tags?: unknown } | undefined)?.tags ?? []))
+    .catch(() => undefined);
+  if (tags === undefined) return fine("user", `"${user}"; its tags were not looked at`);
+  return /administrator/.test(tags)
+    ? notice("user", `the broker's user "${user}" is an administrator`, remedy)
+    : fine("user", `"${user}" is no administrator`);
+}
+
 /** Looks at the broker; an error of it is a finding. */
 export async function checkBroker(checks: BrokerChecks): Promise<Finding[]> {
   const { topology, management, vhost } = checks;
   try {
     await using connection = await connectBroker(checks.url, checks.logger);
     const findings = [fine("broker", `RabbitMQ ${connection.capabilities?.version ?? ""}`)];
+    findings.push(await checkUser(checks));
     const report = await checkTopology(connection, topology, { management, vhost });
     findings.push(...topologyProblems(report));
     if (report.ok) {

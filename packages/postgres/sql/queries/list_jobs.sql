@@ -72,10 +72,16 @@ matching as (
   limit (select n.rows_max from input as n)
 ),
 page as (
-  select m.id, m.queue, to_jsonb(j) - 'payload' - 'headers' - 'result' as job
+  select m.id, m.queue, to_jsonb(j) as job
   from matching as m
   cross join lateral (
-    select j.*
+    -- By name: what is not asked for is not read either, and may be out of the reader's rights.
+    select
+      j.id, j.queue, j.type, j.version, j.state, j.relayed, j.payload_base64, j.priority, j.ordering_key,
+      j.correlation_id, j.attempt, j.crashes, j.dispatch, j.deaths, j.owner, j.worker, j.enqueued_at, j.next_at,
+      j.waiting_for, j.waiting_detail, j.expires_at, j.started_at, j.finished_at, j.cancel_requested_at,
+      j.failure_class, j.failure_message, j.failed_at, j.progress_stage, j.progress_done, j.progress_total,
+      j.progress_percent, j.progress_at, j.stale, j.cancelled_by, j.cancel_reason, j.on_terminal, j.concurrency_key
     from waybill.job as j
     where j.id = m.id and j.queue = m.queue
     limit 1

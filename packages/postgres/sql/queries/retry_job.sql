@@ -17,6 +17,8 @@ revived as (
   where i.id = n.id
     and i.queue = n.queue
     and i.state = 'failed'
+    -- None once it is erased, which may be in the moment that this waits for.
+    and i.deaths > 0
     and exists (
       select
       from waybill.dead_letter as d
