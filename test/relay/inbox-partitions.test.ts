@@ -26,7 +26,7 @@ const oldId = async (house: House, n: number): Promise<string> => {
 
 const createOldInbox = async (house: House): Promise<void> => {
   await house.database.rows(
-    `select waybill.create_inbox_partition('inbox_old', ${oldWeek}, ${oldWeek} + interval '7 days', 0)`,
+    `select waybill.create_inbox_partition('inbox_20200101', ${oldWeek}, ${oldWeek} + interval '7 days', 0)`,
   );
 };
 
@@ -50,7 +50,7 @@ test("K1: a job that runs for longer than the inbox remembers keeps its row, and
     [id, owner],
   );
   house.startRelay();
-  await eventually(async () => expect(await partitionsOf(house)).not.toContain("inbox_old"));
+  await eventually(async () => expect(await partitionsOf(house)).not.toContain("inbox_20200101"));
   expect(await house.database.rows("select id, state, owner from waybill.inbox")).toEqual([
     { id, state: "running", owner },
   ]);
@@ -77,7 +77,7 @@ test("the end of a job is told from a partition that the relay has made, and not
   // Moved into the partition from the default one, and written into it.
   const moved = await insert(1);
   await house.database.rows(
-    `select waybill.create_inbox_partition('inbox_old', ${oldWeek}, ${oldWeek} + interval '7 days', 10)`,
+    `select waybill.create_inbox_partition('inbox_20200101', ${oldWeek}, ${oldWeek} + interval '7 days', 10)`,
   );
   const written = await insert(2);
   const told = async (): Promise<readonly string[]> =>
@@ -98,7 +98,7 @@ test("the end of a job is told from a partition that the relay has made, and not
   );
   expect(await told()).toEqual([moved, await oldId(house, 3)]);
   await house.database.rows(
-    "select waybill.drop_inbox_partition('inbox_old', now() - interval '1 day', 100)",
+    "select waybill.drop_inbox_partition('inbox_20200101', now() - interval '1 day', 100)",
   );
 
   expect(await partitionsOf(house)).toEqual(["inbox_default"]);
@@ -122,8 +122,8 @@ test("a dead letter can be retried however old it is, although the inbox forgets
   const [dead, ended] = [await oldId(house, 1), await oldId(house, 2)];
   for (const id of [dead, ended]) {
     await database.rows(
-      `insert into waybill.inbox (id, queue, type, state, attempt, dispatch, finished_at)
-       values ($1, 'email', 't', 'failed', 1, 1, now() - interval '59 days')`,
+      `insert into waybill.inbox (id, queue, type, state, attempt, dispatch, deaths, finished_at)
+       values ($1, 'email', 't', 'failed', 1, 1, 1, now() - interval '59 days')`,
       [id],
     );
   }
@@ -134,7 +134,7 @@ test("a dead letter can be retried however old it is, although the inbox forgets
   );
 
   house.startRelay();
-  await eventually(async () => expect(await partitionsOf(house)).not.toContain("inbox_old"));
+  await eventually(async () => expect(await partitionsOf(house)).not.toContain("inbox_20200101"));
   await createRelayStore(database.pool).prune("inbox_default", 1, 100);
 
   expect(await database.rows("select id, state from waybill.inbox")).toEqual([

@@ -45,7 +45,7 @@ async function scansOf(client: ClientBase, name: QueryName, values: string): Pro
 test("every look at the outbox and the timers uses an index, however empty or full they are", async () => {
   await using house = await startHouse();
   await house.database.rows(
-    `select waybill.create_outbox_partition('outbox_today', date_trunc('day', now(), 'UTC'), date_trunc('day', now() + interval '1 day', 'UTC'), 10)`,
+    `select waybill.create_outbox_partition('outbox_20200103', date_trunc('day', now(), 'UTC'), date_trunc('day', now() + interval '1 day', 'UTC'), 10)`,
   );
   const client = await house.database.pool.connect();
   try {

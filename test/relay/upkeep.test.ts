@@ -130,8 +130,8 @@ test("K1: a partition is dropped only when it is old and holds nothing unpublish
     [ended],
   );
   await house.database.rows(
-    `select waybill.create_outbox_partition('outbox_old', date_trunc('day', now() - interval '10 days', 'UTC'), date_trunc('day', now() - interval '9 days', 'UTC'), 0),
-            waybill.create_outbox_partition('outbox_older', date_trunc('day', now() - interval '11 days', 'UTC'), date_trunc('day', now() - interval '10 days', 'UTC'), 0)`,
+    `select waybill.create_outbox_partition('outbox_20200102', date_trunc('day', now() - interval '10 days', 'UTC'), date_trunc('day', now() - interval '9 days', 'UTC'), 0),
+            waybill.create_outbox_partition('outbox_20200101', date_trunc('day', now() - interval '11 days', 'UTC'), date_trunc('day', now() - interval '10 days', 'UTC'), 0)`,
   );
   await age(house, 10);
   // Not published yet: written by nobody's relay.
@@ -140,13 +140,13 @@ test("K1: a partition is dropped only when it is old and holds nothing unpublish
     "update waybill.outbox set created_at = created_at - interval '11 days' where id = $1",
     [unpublished],
   );
-  expect(await partitionsOf(house, "outbox")).toContain("outbox_old");
+  expect(await partitionsOf(house, "outbox")).toContain("outbox_20200102");
 
   house.startRelay();
 
   await eventually(async () => {
     const names = await partitionsOf(house, "outbox");
-    expect(names).not.toContain("outbox_old");
+    expect(names).not.toContain("outbox_20200102");
   });
   const rows = await house.database.rows<{ id: string; age: boolean }>(
     "select id, created_at > clock_timestamp() - interval '1 hour' as age from waybill.outbox where queue = 'email'",
@@ -161,7 +161,7 @@ test("K1: a partition is dropped only when it is old and holds nothing unpublish
 test("an open transaction that wrote into an old partition keeps it from being dropped", async () => {
   await using house = await startHouse();
   await house.database.rows(
-    "select waybill.create_outbox_partition('outbox_old', date_trunc('day', now() - interval '10 days', 'UTC'), date_trunc('day', now() - interval '9 days', 'UTC'), 0)",
+    "select waybill.create_outbox_partition('outbox_20200102', date_trunc('day', now() - interval '10 days', 'UTC'), date_trunc('day', now() - interval '9 days', 'UTC'), 0)",
   );
   const [row] = await house.database.rows<{ snapshot: string }>(
     "select pg_current_snapshot()::text as snapshot",
@@ -170,18 +170,18 @@ test("an open transaction that wrote into an old partition keeps it from being d
   await age(house, 10);
 
   const [dropped] = await house.database.rows(
-    "select waybill.drop_outbox_partition('outbox_old', $1::pg_snapshot) as done",
+    "select waybill.drop_outbox_partition('outbox_20200102', $1::pg_snapshot) as done",
     [row?.snapshot],
   );
 
   expect(dropped).toEqual({ done: false });
-  expect(await partitionsOf(house, "outbox")).toContain("outbox_old");
+  expect(await partitionsOf(house, "outbox")).toContain("outbox_20200102");
 });
 
 test("K1: an old partition of the inbox is dropped, and what is unfinished or ended lately stays", async () => {
   await using house = await startHouse();
   await house.database.rows(
-    "select waybill.create_inbox_partition('inbox_old', date_trunc('week', now() - interval '60 days', 'UTC'), date_trunc('week', now() - interval '53 days', 'UTC'), 0)",
+    "select waybill.create_inbox_partition('inbox_20200101', date_trunc('week', now() - interval '60 days', 'UTC'), date_trunc('week', now() - interval '53 days', 'UTC'), 0)",
   );
   await house.database.rows(
     `insert into waybill.inbox (id, queue, type, state, dispatch, finished_at)
@@ -193,7 +193,7 @@ test("K1: an old partition of the inbox is dropped, and what is unfinished or en
   house.startRelay();
 
   await eventually(async () =>
-    expect(await partitionsOf(house, "inbox")).not.toContain("inbox_old"),
+    expect(await partitionsOf(house, "inbox")).not.toContain("inbox_20200101"),
   );
   const rows = await house.database.rows(
     "select state, finished_at is null as open from waybill.inbox order by id",
