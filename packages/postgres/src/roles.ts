@@ -46,10 +46,10 @@ export async function grantRoles(
     await connection.query({ text: textIn(schema) });
   } catch (error) {
     if (sqlStateOf(error) !== "42501") {
-      throw unavailableError(`grant the roles of schema "${schema}"`, error) ?? error;
+      throw unavailableError(`set up the roles of schema "${schema}"`, error) ?? error;
     }
     throw new DatabaseUnavailableError(
-      `Cannot grant the roles of schema "${schema}": the database user lacks a privilege (${(error as Error).message}). ` +
+      `Cannot set up the roles of schema "${schema}": the database user lacks a privilege (${(error as Error).message}). ` +
         `Do it as the schema's owner; where the roles do not exist yet, with CREATEROLE, or let an administrator run sql/roles.sql once.`,
       { cause: error },
     );

@@ -15,7 +15,7 @@ export const relayFailpoints = [
   "relay.beforeSwept",
 ] as const;
 
-/** Those that a relay reaches only where the broker has lost messages; `test/auditor` kills it at each. */
+/** Those that a relay reaches only where the broker has lost messages; `test/faults/auditor` kills it at each. */
 export const auditorFailpoints = ["relay.afterTakenForLost", "relay.afterLostDispatched"] as const;
 
 /** A step of {@link relayFailpoints} or {@link auditorFailpoints}. */

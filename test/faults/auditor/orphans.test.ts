@@ -3,8 +3,8 @@
 import { createJobs, createInboxStore, migrate, pgDatabase } from "@waybill/postgres";
 import { names } from "@waybill/rabbitmq";
 import { expect, test } from "vitest";
-import { createTestDatabase, eventually, type TestDatabase } from "../support/index.ts";
-import { addWorker } from "../support/worker-row.ts";
+import { createTestDatabase, eventually, type TestDatabase } from "../../support/index.ts";
+import { addWorker } from "../../support/worker-row.ts";
 import { type Ledger, startLedger } from "./support.ts";
 
 const tables = ["flow", "outbox", "inbox", "timer", "relay", "audit", "subscription", "worker"];

@@ -1,9 +1,9 @@
 /** A broker that comes back with nothing of what it had: everything unfinished is dispatched again, by itself. */
 
 import { expect, test } from "vitest";
-import { auditorFailpoints } from "../../packages/relay/src/internals.ts";
-import { startPrivateRabbitmq } from "../../scripts/services/index.ts";
-import { eventually, startProcess } from "../support/index.ts";
+import { auditorFailpoints } from "../../../packages/relay/src/internals.ts";
+import { startPrivateRabbitmq } from "../../../scripts/services/index.ts";
+import { eventually, startProcess } from "../../support/index.ts";
 import { type Ledger, startLedger } from "./support.ts";
 
 /** Some jobs have ended, some run, and most wait at the broker. */
@@ -70,7 +70,7 @@ test.each(auditorFailpoints)(
       leaseMs: 500,
     };
     await using relay = await startProcess(
-      new URL("../support/relay-process.ts", import.meta.url),
+      new URL("../../support/relay-process.ts", import.meta.url),
       [JSON.stringify(settings), JSON.stringify({ point, count: 1, signal: "SIGKILL" })],
     );
     expect((await relay.exited).signal).toBe("SIGKILL");

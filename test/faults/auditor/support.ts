@@ -6,9 +6,9 @@ import type { Worker, WorkerOptions } from "@waybill/worker";
 import type { PoolClient } from "pg";
 import { expect } from "vitest";
 import { z } from "zod";
-import { connected } from "../rabbitmq/support.ts";
-import { eventually } from "../support/index.ts";
-import { type Line, type LineOptions, type Running, startLine } from "../support/line.ts";
+import { connected } from "../../rabbitmq/support.ts";
+import { eventually } from "../../support/index.ts";
+import { type Line, type LineOptions, type Running, startLine } from "../../support/line.ts";
 
 /** A line whose jobs each leave one row of the table `effect`, which has no key: doubles can be counted. */
 export interface Ledger extends AsyncDisposable {

@@ -4,8 +4,8 @@ import { defineEvent, defineQueue } from "@waybill/core";
 import { createAuditStore } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { eventually } from "../support/index.ts";
-import { addWorker } from "../support/worker-row.ts";
+import { eventually } from "../../support/index.ts";
+import { addWorker } from "../../support/worker-row.ts";
 import { startLedger } from "./support.ts";
 
 /** So that a test need not wait for as long as a worker may keep a delivery. */
