@@ -216,7 +216,7 @@ test("a login without the rights on Waybill's tables ends the start, and takes n
   const error = await worker.run({ signal: never }).catch((thrown: unknown) => thrown);
   await app.database.pool.query(`drop owned by ${role}; drop role ${role}`);
 
-  expect(String(error)).toContain("permission denied");
+  expect(String(error)).toContain("lacks a right on Waybill's schema");
   expect(await app.courier.depth("waybill.work")).toBe(1);
 });
 
