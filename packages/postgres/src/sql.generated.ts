@@ -7737,8 +7737,8 @@ grant execute on function
   waybill.drop_inbox_partition(text, timestamptz, integer)
 to waybill_relay;
 
--- Worker: it writes to the outbox, and reads nothing there.
-grant insert on waybill.outbox to waybill_worker;
+-- Worker: it writes to the outbox, and reads there what a job that it hands back was published with.
+grant select, insert on waybill.outbox to waybill_worker;
 grant usage on sequence waybill.outbox_seq to waybill_worker;
 grant select, insert, update on
   waybill.inbox, waybill.backlog, waybill.dependency, waybill.dependency_outcome, waybill.progress, waybill.queue,
