@@ -8,8 +8,15 @@ import type { PoolClient } from "pg";
 import { expect, test } from "vitest";
 import { runCli } from "../cli/support.ts";
 import { createTestVhost, eventually, type TestVhost } from "../support/index.ts";
-import { booked, busyWorker, doomed, exported, follow, governed } from "./support/busy-worker.ts";
-import { type Part, type RolePlace, startRolePlace } from "./support/database-roles.ts";
+import {
+  booked,
+  busyWorker,
+  doomed,
+  exported,
+  follow,
+  governed,
+} from "../security/support/busy-worker.ts";
+import { type Part, type RolePlace, startRolePlace } from "../security/support/database-roles.ts";
 
 interface Going extends AsyncDisposable {
   readonly errors: readonly unknown[];
