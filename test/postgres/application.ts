@@ -77,8 +77,6 @@ export async function setInbox(
 
 /** A job that has failed for good, as the worker leaves it. */
 export async function setFailed(app: Application, id: string, queue = "tests"): Promise<void> {
-  await setInbox(app, id, "failed", { queue, attempt: 3, dispatch: 3 });
-  await app.pool.query("update waybill.inbox set deaths = 1, crashes = 2 where id = $1", [id]);
   await app.pool.query(
     `insert into waybill.failure (id, queue, type, attempt, token, failure_class, message, fingerprint, terminal)
      values ($1, $2, 'test.any', 3, 3, 'unknown', 'no luck', 'f1', true)`,
@@ -90,4 +88,7 @@ export async function setFailed(app: Application, id: string, queue = "tests"): 
      from waybill.outbox as o where o.id = $1`,
     [id, queue],
   );
+  // Last: whoever watches the job reads the rest when it sees this.
+  await setInbox(app, id, "failed", { queue, attempt: 3, dispatch: 3 });
+  await app.pool.query("update waybill.inbox set deaths = 1, crashes = 2 where id = $1", [id]);
 }
