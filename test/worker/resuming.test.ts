@@ -65,7 +65,7 @@ test("two hundred steps with fifteen kills anywhere are done once each", async (
   expect(await app.inbox(id)).toMatchObject({ attempt: 1, crashes: 15 });
   expect(await wrongSteps(app, [id], steps)).toEqual([]);
   expect(await app.database.rows("select from waybill.failure")).toEqual([]);
-});
+}, 300_000);
 
 /** Asks a worker to stop, and kills it where it does not within `milliseconds`. */
 async function stopOrKill(worker: TestProcess, milliseconds: number): Promise<ProcessExit> {
