@@ -182,8 +182,9 @@ export class ModelJobs {
     this.timers.set(placeOf(message), { kind: "job", message, failures: 0, ...there, ...values });
   }
 
-  /** release_jobs.sql; `dispatch` is that of the delivery handed back */
-  release(owned: Owned, dispatch: number): boolean {
+  /** release_jobs.sql; `message` is that of the delivery handed back, of which a copy follows from the outbox */
+  release(owned: Owned, message: Message): boolean {
+    const { dispatch } = message;
     const row = this.#mine(owned);
     if (row === undefined) return false;
     this.inbox.set(owned.id, {
@@ -198,6 +199,11 @@ export class ModelJobs {
         if (timer.message.id !== owned.id || timer.reason !== "lease") continue;
         this.timers.set(place, { ...timer, fireAt: this.nowMs, reason: "held", owner: null });
       }
+    } else if (!this.timers.has(placeOf(message))) {
+      this.#upsert(
+        { ...message, death: 0 },
+        { fireAt: this.nowMs + 10_000, reason: "held", owner: null },
+      );
     }
     return true;
   }

@@ -245,7 +245,7 @@ export class WorldWorker {
       case "cancel":
         return jobs.cancelAttempt(owned) ? "cancelled" : undefined;
       case "release":
-        return jobs.release(owned, message.dispatch) ? "retry_waiting" : undefined;
+        return jobs.release(owned, message) ? "retry_waiting" : undefined;
       case "fail":
         return jobs.fail(owned, message, ending.delayMs);
     }

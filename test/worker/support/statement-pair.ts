@@ -273,7 +273,10 @@ export class StatementPair {
       case "cancel attempts":
         return [idsOf(await inbox.cancel(refs)), those((each) => model.cancelAttempt(each))];
       case "release":
-        return [idsOf(await inbox.release(refs)), those((job) => model.release(job, job.dispatch))];
+        return [
+          idsOf(await inbox.release(refs)),
+          those((job) => model.release(job, { ...job.message, dispatch: job.dispatch })),
+        ];
       case "hold":
         return [idsOf(await inbox.hold(refs)), those((each) => model.hold(each, each.message))];
       case "commit": {
