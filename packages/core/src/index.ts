@@ -91,7 +91,7 @@ export {
 } from "./job.ts";
 export { createKeyRing, isKeyRing, type KeyRing, keyRingRule } from "./key-ring.ts";
 export { type Logger, silentLogger } from "./logger.ts";
-export { loggableError, safeLogger } from "./safe-logger.ts";
+export { safeLogger } from "./safe-logger.ts";
 export {
   checkKey,
   checkQueueName,
