@@ -2666,7 +2666,7 @@ comment on column waybill.job.concurrency_key is 'Whose job it is; governed queu
   {
     version: 13,
     name: "auditor",
-    hash: "0032ecf7737bdf5f998c425b7e7612eb8ef56e819de0fa3219992dfb22a47cb2",
+    hash: "e414af49a55f50469ed72f1c085590ba48a94154a667d50cc47cfa3239f0602e",
     text: `-- The auditor: what is known of each queue's books, who receives which event, the marker that tells a
 -- broker from one that was wiped, and the origin that tells messages of a database from those of an
 -- earlier life of it.
@@ -2720,13 +2720,6 @@ alter table waybill.timer
     'delay', 'retry', 'held', 'lease', 'no_handler', 'unroutable', 'nacked', 'refused', 'ungoverned', 'lost', 'orphan'
   ));
 comment on column waybill.timer.reason is 'delay: asked for by the producer; retry: next attempt; held: a copy of a job that another worker runs; lease: protects a running job whose delivery was acked; no_handler: no worker knew the type or version; unroutable, nacked, refused: what the broker said; ungoverned: came to a governed queue without a slot; lost: the broker has lost it, it is dispatched again; orphan: a message whose job this database does not know.';
-
-alter table waybill.audit_log
-  drop constraint audit_log_action_known,
-  add constraint audit_log_action_known check (action in (
-    'cancel', 'retry', 'redrive', 'release', 'rescan', 'drain', 'restart',
-    'set', 'pause', 'resume', 'edit', 'reprioritise', 'delay', 'drop', 'replace', 'open', 'close', 'reconcile'
-  ));
 
 create function waybill.awaits_delivery(
   job_id uuid, queue_name text, dispatched integer, at_tx xid8, at_seq bigint
@@ -2785,9 +2778,10 @@ $$;
 
 comment on function waybill.origin() is 'Identity of this database in its present life: another one after a failover, a restore to an earlier time, or from a dump.';
 
+-- Asked by workers, which need no right to read the outbox for it.
 create function waybill.is_orphan(message_origin text, job_id uuid, queue_name text, enqueued_at timestamptz)
 returns boolean
-language sql stable
+language sql stable security definer
 set search_path = pg_catalog, pg_temp
 as $$
   select split_part(message_origin, ':', 1) = (select f.id::text from waybill.flow as f)
@@ -2807,53 +2801,15 @@ $$;
 
 comment on function waybill.is_orphan(text, uuid, text, timestamptz) is 'True of a message that an earlier life of this database has published, and whose job this one does not know, although its outbox reaches back to it.';
 
--- As before, but the row of a job with a dead letter stays: without it the dead letter could not be retried,
--- and one that an operator moves back would run as if it were new.
-create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
-returns boolean
-language plpgsql volatile
-set search_path = pg_catalog, pg_temp
-set lock_timeout = '100ms'
-as $$
-declare
-  kept integer;
-begin
-  -- Only writes to these old ids wait while the partition is read.
-  execute format('lock table waybill.%I in share row exclusive mode', partition);
-  execute format(
-    'select count(*) from (
-      select from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
-        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
-      )
-      limit $2
-    ) as few',
-    partition
-  ) into kept using before, rows_max + 1;
-  if kept > rows_max then
-    return false;
-  end if;
-  lock table waybill.inbox in access exclusive mode;
-  execute format('alter table waybill.inbox detach partition waybill.%I', partition);
-  alter table waybill.inbox_default disable trigger inbox_ended_unseen;
-  execute format(
-    'insert into waybill.inbox select i.* from waybill.%I as i where i.finished_at is null or i.finished_at >= $1 or (
-        i.state = ''failed'' and exists (select from waybill.dead_letter as d where d.id = i.id and d.queue = i.queue)
-      )',
-    partition
-  ) using before;
-  alter table waybill.inbox_default enable trigger inbox_ended_unseen;
-  execute format('drop table waybill.%I', partition);
-  return true;
-end
-$$;
+revoke all on function waybill.is_orphan(text, uuid, text, timestamptz) from public;
 `,
   },
   {
     version: 14,
     name: "access",
-    hash: "2d1cab18be85c3e94f590d929999c63a2b8e446df47dac1d348f7186d3a3173d",
+    hash: "1734ba3e0a3ff8845c0c54f6c514169fe006991fce3bf59d135fed4c38bd3e86",
     text: `-- Least rights: the functions that a role calls without any right on what lies behind them, and the erasure
--- of what ended jobs hold. roles.sql grants both.
+-- of what ended jobs hold. roles.sql grants both. The audit log knows that act, and that of the auditor.
 
 alter table waybill.audit_log
   drop constraint audit_log_action_known,
@@ -3009,7 +2965,8 @@ begin
 end
 $$;
 
--- As before, for partitions of the inbox only.
+-- As before, for partitions of the inbox only, and the row of a job with a dead letter stays: without it the dead
+-- letter could not be retried, and one that an operator moves back would run as if it were new.
 create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
 returns boolean
 language plpgsql volatile security definer
@@ -3052,10 +3009,6 @@ begin
   return true;
 end
 $$;
-
--- Asked by workers, which read no outbox.
-alter function waybill.is_orphan(text, uuid, text, timestamptz) security definer;
-revoke all on function waybill.is_orphan(text, uuid, text, timestamptz) from public;
 
 revoke all on function waybill.create_outbox_partition(text, timestamptz, timestamptz, integer) from public;
 revoke all on function waybill.drop_outbox_partition(text, pg_snapshot) from public;

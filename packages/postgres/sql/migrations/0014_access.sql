@@ -1,5 +1,5 @@
 -- Least rights: the functions that a role calls without any right on what lies behind them, and the erasure
--- of what ended jobs hold. roles.sql grants both.
+-- of what ended jobs hold. roles.sql grants both. The audit log knows that act, and that of the auditor.
 
 alter table waybill.audit_log
   drop constraint audit_log_action_known,
@@ -155,7 +155,8 @@ begin
 end
 $$;
 
--- As before, for partitions of the inbox only.
+-- As before, for partitions of the inbox only, and the row of a job with a dead letter stays: without it the dead
+-- letter could not be retried, and one that an operator moves back would run as if it were new.
 create or replace function waybill.drop_inbox_partition(partition text, before timestamptz, rows_max integer)
 returns boolean
 language plpgsql volatile security definer
@@ -198,10 +199,6 @@ begin
   return true;
 end
 $$;
-
--- Asked by workers, which read no outbox.
-alter function waybill.is_orphan(text, uuid, text, timestamptz) security definer;
-revoke all on function waybill.is_orphan(text, uuid, text, timestamptz) from public;
 
 revoke all on function waybill.create_outbox_partition(text, timestamptz, timestamptz, integer) from public;
 revoke all on function waybill.drop_outbox_partition(text, pg_snapshot) from public;
