@@ -1,4 +1,5 @@
 import { ConfigError, type ConfigIssue, isKeyRing, keyRingRule } from "@waybill/core";
+import { isInstant } from "./enqueue-options.ts";
 
 /** What one option must be: true, or the rule that it breaks. */
 export type OptionRule = (value: unknown) => true | string;
@@ -64,6 +65,10 @@ export const textRule =
 /** True or false. */
 export const booleanRule: OptionRule = (value) =>
   typeof value === "boolean" || "must be true or false";
+
+/** Dates that PostgreSQL takes. */
+export const instantRule: OptionRule = (value) =>
+  isInstant(value) || "must be a Date from 1970 to 9999";
 
 /** Keys. */
 export const keysRule: OptionRule = (value) => isKeyRing(value) || keyRingRule;

@@ -13,23 +13,16 @@ import {
   actOptionRules,
   anything,
   checkOptions,
+  instantRule,
   integerRule,
   optional,
   textRule,
 } from "./check-options.ts";
-import { isInstant } from "./enqueue-options.ts";
+import { jobPage, pageLimitDefault, pagePlace } from "./job-pages.ts";
 import type { JsonRow } from "./json-row.ts";
 import type { OperatorActOptions } from "./operator.ts";
-import {
-  decodeCursor,
-  encodeCursor,
-  queueMax,
-  queueShape,
-  uuidMax,
-  uuidShape,
-} from "./page-cursor.ts";
 import type { Statements } from "./statements.ts";
-import type { RunStatement, Transactions } from "./transactions.ts";
+import type { Transactions } from "./transactions.ts";
 
 /** Filters of `jobs.listErasable`. */
 export interface ErasableFilter<Tx> {
@@ -98,19 +91,12 @@ export interface JobErasureOptions<Tx> {
   readonly actor: string;
 }
 
-const limitDefault = 50;
-/** Jobs that one statement looks at, and such statements of one call. */
-const seenPerLook = 10_000;
-const looksMax = 10;
-
 const filterRules = {
   queue: optional(textRule(63)),
   type: optional(textRule(255)),
   concurrencyKey: optional(textRule(255)),
   correlationId: optional(textRule(255)),
-  finishedBefore: optional(
-    (value: unknown) => isInstant(value) || "must be a Date from 1970 to 9999",
-  ),
+  finishedBefore: optional(instantRule),
   limit: optional(integerRule(1, 200)),
   cursor: anything,
   tx: anything,
@@ -127,32 +113,6 @@ const erasableOf = (row: JsonRow): ErasableJob => ({
 /** Makes `erase` and `listErasable`. */
 export function createJobErasure<Tx>(options: JobErasureOptions<Tx>): JobErasure<Tx> {
   const { within, statements, actor } = options;
-
-  const look = async (
-    run: RunStatement,
-    filter: ErasableFilter<Tx>,
-    place: readonly string[],
-    wanted: number,
-  ): Promise<{
-    readonly jobs: readonly ErasableJob[];
-    readonly next: readonly string[] | null;
-  }> => {
-    const [row] = await run(statements.list_erasable, [
-      ...place,
-      String(seenPerLook),
-      String(wanted),
-      filter.queue ?? "",
-      filter.type ?? "",
-      filter.concurrencyKey ?? "",
-      filter.correlationId ?? "",
-      filter.finishedBefore?.toISOString() ?? "infinity",
-    ]);
-    const jobs = (JSON.parse(String(row?.["jobs"])) as readonly JsonRow[]).map(erasableOf);
-    const last = jobs.at(-1);
-    if (jobs.length >= wanted && last !== undefined) return { jobs, next: [last.id, last.queue] };
-    if (Number(row?.["seen"]) < seenPerLook) return { jobs, next: null };
-    return { jobs, next: [String(row?.["id"]), String(row?.["queue"])] };
-  };
 
   return {
     async erase(id, act = {}) {
@@ -183,20 +143,26 @@ export function createJobErasure<Tx>(options: JobErasureOptions<Tx>): JobErasure
 
     async listErasable(filter = {}) {
       checkOptions("jobs.listErasable", filter, filterRules);
-      const { limit = limitDefault } = filter;
-      let place: readonly string[] | null =
-        filter.cursor === undefined
-          ? [uuidMax, queueMax]
-          : decodeCursor("jobs.listErasable", filter.cursor, [uuidShape, queueShape]);
-      return within(filter.tx, async (run) => {
-        const jobs: ErasableJob[] = [];
-        for (let n = 0; n < looksMax && place !== null && jobs.length < limit; n += 1) {
-          const found = await look(run, filter, place, limit - jobs.length);
-          jobs.push(...found.jobs);
-          place = found.next;
-        }
-        return { jobs, nextCursor: place === null ? null : encodeCursor(place) };
-      });
+      const { queue = "", type = "", concurrencyKey = "", correlationId = "" } = filter;
+      const before = filter.finishedBefore?.toISOString() ?? "infinity";
+      const place = pagePlace("jobs.listErasable", filter.cursor);
+      return within(filter.tx, (run) =>
+        jobPage({
+          limit: filter.limit ?? pageLimitDefault,
+          place,
+          isFiltered: true,
+          look: (parameters) =>
+            run(statements.list_erasable, [
+              ...parameters,
+              queue,
+              type,
+              concurrencyKey,
+              correlationId,
+              before,
+            ]),
+          jobOf: erasableOf,
+        }),
+      );
     },
   };
 }

@@ -26,15 +26,10 @@ import {
   textRule,
 } from "./check-options.ts";
 import type { Row } from "./executor.ts";
-import {
-  deadLetterOf,
-  type JobRecord,
-  jobRecordOf,
-  type JobSummary,
-  jobSummaryOf,
-} from "./job-record.ts";
+import { deadLetterOf, type JobRecord, jobRecordOf, jobSummaryOf } from "./job-record.ts";
 import { createJobErasure, type JobErasure } from "./job-erasure.ts";
 import { createJobExplaining, type JobExplaining } from "./job-explaining.ts";
+import { jobPage, pageLimitDefault, pagePlace } from "./job-pages.ts";
 import { createJobWatching, type JobWatching } from "./job-watching.ts";
 import type { JsonRow } from "./json-row.ts";
 import type {
@@ -102,11 +97,6 @@ export interface Jobs<Tx> extends JobWatching, WaitingActs<Tx>, JobExplaining<Tx
   /** A page of the jobs that failed and can be redriven, newest first. */
   listDeadLetters(filter?: DeadLetterFilter<Tx>): Promise<DeadLetterPage>;
 }
-
-const limitDefault = 50;
-/** Jobs that one statement of a filtered list looks at, and such statements of one call. */
-const seenPerLook = 10_000;
-const looksMax = 10;
 
 const filterRules = {
   queue: optional(textRule(63)),
@@ -208,39 +198,18 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
         ),
         search: optional(textRule(255)),
       });
-      const { state = "", queue = "", type = "", search = "", limit = limitDefault } = filter;
-      const unfiltered = state === "" && queue === "" && type === "" && search === "";
-      let place =
-        filter.cursor === undefined
-          ? [uuidMax, queueMax]
-          : decodeCursor("jobs.list", filter.cursor, [uuidShape, queueShape]);
-      return within(filter.tx, async (run) => {
-        const jobs: JobSummary[] = [];
-        for (let look = 0; look < looksMax; look += 1) {
-          const wanted = limit - jobs.length;
-          const seenMax = unfiltered ? wanted : seenPerLook;
-          const [id = uuidMax, inQueue = queueMax] = place;
-          const [row] = await run(statements.list_jobs, [
-            id,
-            inQueue,
-            String(seenMax),
-            String(wanted),
-            state,
-            queue,
-            type,
-            search,
-          ]);
-          const found = JSON.parse(String(row?.["jobs"])) as readonly JsonRow[];
-          jobs.push(...found.map(jobSummaryOf));
-          const last = jobs.at(-1);
-          if (jobs.length >= limit && last !== undefined) {
-            return { jobs, nextCursor: encodeCursor([last.id, last.queue]) };
-          }
-          if (Number(row?.["seen"]) < seenMax) return { jobs, nextCursor: null };
-          place = [String(row?.["id"]), String(row?.["queue"])];
-        }
-        return { jobs, nextCursor: encodeCursor(place) };
-      });
+      const { state = "", queue = "", type = "", search = "" } = filter;
+      const place = pagePlace("jobs.list", filter.cursor);
+      return within(filter.tx, (run) =>
+        jobPage({
+          limit: filter.limit ?? pageLimitDefault,
+          place,
+          isFiltered: state !== "" || queue !== "" || type !== "" || search !== "",
+          look: (parameters) =>
+            run(statements.list_jobs, [...parameters, state, queue, type, search]),
+          jobOf: jobSummaryOf,
+        }),
+      );
     },
 
     async counts(selector = {}) {
@@ -337,7 +306,7 @@ export function createJobs<Tx>(options: JobsOptions<Tx>): Jobs<Tx> {
         failureClass: optional(textRule(63)),
         fingerprint: optional(textRule(255)),
       });
-      const { limit = limitDefault } = filter;
+      const { limit = pageLimitDefault } = filter;
       const [diedAt = "infinity", id = uuidMax, queue = queueMax] =
         filter.cursor === undefined
           ? []

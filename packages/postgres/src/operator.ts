@@ -1,4 +1,4 @@
-/** What those who read and operate Waybill have in common: jobs, workers, queues, dependencies. */
+/** What those who read and operate Waybill have in common: jobs, workers, queues, dependencies, books. */
 
 import {
   anything,
@@ -12,7 +12,7 @@ import type { Database } from "./executor.ts";
 import { defaultSchema, type Statements, statementsFor } from "./statements.ts";
 import { type Transactions, transactionsOf } from "./transactions.ts";
 
-/** Options of `createJobs`, `createWorkers`, `createQueues` and `createDependencies`. */
+/** Options of `createJobs`, `createWorkers`, `createQueues`, `createDependencies` and `createAudit`. */
 export interface OperatorOptions<Tx> {
   readonly database: Database<Tx>;
   /**

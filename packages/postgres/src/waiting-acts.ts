@@ -27,11 +27,11 @@ import {
   anything,
   checkOptions,
   definitionRule,
+  instantRule,
   integerRule,
   optional,
-  type OptionRule,
 } from "./check-options.ts";
-import { delayMsMax, isInstant } from "./enqueue-options.ts";
+import { delayMsMax } from "./enqueue-options.ts";
 import type { JobRecord } from "./job-record.ts";
 import { checkDefinition } from "./job-result.ts";
 import type { ActOptions } from "./jobs-options.ts";
@@ -116,8 +116,6 @@ export interface WaitingActsOptions<Tx> {
   readonly actor: string;
   readonly encryption: KeyRing | undefined;
 }
-
-const runAtRule: OptionRule = (value) => isInstant(value) || "must be a Date from 1970 to 9999";
 
 /** Why a job cannot be changed, and what can be done instead. */
 function adviceFor({ state, relayed, waitingFor, version }: JobRecord, wanted?: number): string {
@@ -215,7 +213,7 @@ export function createWaitingActs<Tx>(options: WaitingActsOptions<Tx>): WaitingA
     async delay(id, until, act = {}) {
       const { runAt, delayMs } = until;
       checkOptions("jobs.delay", until, {
-        runAt: optional(runAtRule),
+        runAt: optional(instantRule),
         delayMs: (value) =>
           value === undefined
             ? runAt !== undefined || "is needed where runAt is left out"
