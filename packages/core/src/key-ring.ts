@@ -6,7 +6,9 @@ import { ConfigError, type ConfigIssue } from "./errors.ts";
 /** Bytes of a key: what AES-256 takes, and as much as HMAC-SHA-256 has any use for. */
 const keyBytes = 32;
 const keysMax = 20;
-const keyIdPattern = /^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$/;
+/** A key's id, as a part of a pattern. */
+export const keyIdSource = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}";
+const keyIdPattern = new RegExp(`^${keyIdSource}$`);
 
 /** Keys by their ids. Made by {@link createKeyRing}; shows no key where it is printed or logged. */
 export interface KeyRing {

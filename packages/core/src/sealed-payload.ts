@@ -9,7 +9,7 @@ import { createCipheriv, createDecipheriv, type KeyObject, randomBytes } from "n
 import { isUtf8 } from "node:buffer";
 import { delimited } from "./delimited.ts";
 import { PayloadError } from "./errors.ts";
-import type { KeyRing } from "./key-ring.ts";
+import { keyIdSource, type KeyRing } from "./key-ring.ts";
 import { payloadBytesMax, type PayloadResult } from "./payload.ts";
 
 /** What a sealed payload belongs to; it opens for nothing else. */
@@ -24,8 +24,9 @@ const domain = "waybill-sealed-1";
 const nonceBytes = 12;
 const tagBytes = 16;
 const beginning = /^\s*\{\s*"waybill-sealed"\s*:/;
-const format =
-  /^\s*\{\s*"waybill-sealed"\s*:\s*"1:([A-Za-z0-9][A-Za-z0-9._-]{0,39}):([A-Za-z0-9_-]{16}):([A-Za-z0-9_-]{22,})"\s*\}\s*$/;
+const format = new RegExp(
+  `^\\s*\\{\\s*"waybill-sealed"\\s*:\\s*"1:(${keyIdSource}):([A-Za-z0-9_-]{16}):([A-Za-z0-9_-]{22,})"\\s*\\}\\s*$`,
+);
 
 /** True for a payload's text that is sealed, or that was meant to be. */
 export function isSealed(text: string): boolean {

@@ -14,29 +14,29 @@
 
 import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
 import { delimited } from "./delimited.ts";
-import { waybillHeaders } from "./envelope.ts";
-import type { KeyRing } from "./key-ring.ts";
+import { type IncomingMessage, waybillHeaders } from "./envelope.ts";
+import { keyIdSource, type KeyRing } from "./key-ring.ts";
 
 /** What a message was signed for: the jobs of one queue, or the subscriptions of its event. */
 export type SignatureScope = "event" | `queue:${string}`;
 
-/** The parts of a message that are signed. */
-export interface SignedParts {
-  readonly messageId: string | undefined;
-  readonly type: string | undefined;
-  readonly correlationId: string | undefined;
-  readonly contentType: string | undefined;
-  readonly contentEncoding: string | undefined;
-  /** Seconds since 1970. */
-  readonly timestamp: number | undefined;
-  readonly priority: number | undefined;
-  readonly headers: Readonly<Record<string, unknown>>;
-  readonly content: Buffer;
-}
+/** The parts of a message that are signed; the timestamp in seconds since 1970. */
+export type SignedParts = Pick<
+  IncomingMessage,
+  | "messageId"
+  | "type"
+  | "correlationId"
+  | "contentType"
+  | "contentEncoding"
+  | "timestamp"
+  | "priority"
+  | "headers"
+  | "content"
+>;
 
 const signatureHeader = waybillHeaders.signature;
 const domain = "waybill-signature-1";
-const format = /^1:([A-Za-z0-9][A-Za-z0-9._-]{0,39}):([A-Za-z0-9_-]{43})$/;
+const format = new RegExp(`^1:(${keyIdSource}):([A-Za-z0-9_-]{43})$`);
 
 /**
  * Headers that the broker adds or takes away on the way: `x-*`, the copies of CC and BCC, and the time
