@@ -1,3 +1,4 @@
+import type { Channel } from "amqplib";
 import type { BrokerConnection } from "./connection.ts";
 import { codeOf } from "./connection-errors.ts";
 
@@ -11,6 +12,20 @@ export interface QueueDepth {
   readonly consumers: number;
 }
 
+/** Runs one call on a channel of its own, since the broker closes the channel of one that fails. */
+async function callOnce<T>(
+  connection: BrokerConnection,
+  what: string,
+  run: (channel: Channel) => Promise<T>,
+): Promise<T> {
+  const channel = await connection.openChannel();
+  try {
+    return await channel.call(what, run);
+  } finally {
+    await channel.close();
+  }
+}
+
 /**
  * A queue's depth, without the management API.
  *
@@ -21,17 +36,16 @@ export async function queueDepth(
   connection: BrokerConnection,
   queue: string,
 ): Promise<QueueDepth | undefined> {
-  const channel = await connection.openChannel();
   try {
-    const { messageCount, consumerCount } = await channel.call(`look at queue "${queue}"`, (raw) =>
-      raw.checkQueue(queue),
+    const { messageCount, consumerCount } = await callOnce(
+      connection,
+      `look at queue "${queue}"`,
+      (raw) => raw.checkQueue(queue),
     );
     return { messages: messageCount, consumers: consumerCount };
   } catch (error) {
     if (codeOf(error) === 404) return undefined;
     throw error;
-  } finally {
-    await channel.close();
   }
 }
 
@@ -64,16 +78,13 @@ export async function exchangeExists(
   connection: BrokerConnection,
   name: string,
 ): Promise<boolean | undefined> {
-  const channel = await connection.openChannel();
   try {
-    await channel.call(`look at exchange "${name}"`, (raw) => raw.checkExchange(name));
+    await callOnce(connection, `look at exchange "${name}"`, (raw) => raw.checkExchange(name));
     return true;
   } catch (error) {
     if (codeOf(error) === 404) return false;
     if (isRefusal(error)) return undefined;
     throw error;
-  } finally {
-    await channel.close();
   }
 }
 
@@ -85,16 +96,13 @@ export async function exchangeExists(
  * @throws BrokerUnavailableError without a connection
  */
 export async function declareMarker(connection: BrokerConnection, name: string): Promise<boolean> {
-  const channel = await connection.openChannel();
   try {
-    await channel.call(`declare exchange "${name}"`, (raw) =>
+    await callOnce(connection, `declare exchange "${name}"`, (raw) =>
       raw.assertExchange(name, "fanout", { durable: true }),
     );
     return true;
   } catch (error) {
     if (isRefusal(error)) return false;
     throw error;
-  } finally {
-    await channel.close();
   }
 }
