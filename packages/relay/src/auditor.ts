@@ -19,7 +19,6 @@ import {
   isQueueEmpty,
   type TopologyMode,
 } from "@waybill/rabbitmq";
-
 import type { RelayFailpointHook } from "./internals.ts";
 
 /** Options of {@link Auditor}. */
@@ -211,11 +210,10 @@ export class Auditor {
   /** Slots are few, and say themselves when they were dispatched. */
   async #auditSlots(books: AuditBooks, places: readonly Place[]): Promise<void> {
     const { store, settleMs = settleDefaultMs } = this.#options;
-    const byQueue = new Map(places.map((place) => [place.queue, place]));
     const wasTaken = places.some(({ lost }) => lost !== null);
     const slots = await store.idleSlots(wasTaken ? 0 : settleMs);
     const idle = Map.groupBy(slots, ({ queue }) => queue);
-    for (const place of byQueue.values()) {
+    for (const place of places) {
       const { queue, lostAtMs } = place;
       const key = `${queue} slots`;
       const jobs = idle.get(queue) ?? [];

@@ -259,16 +259,11 @@ function startUpkeep(
     onLeases: () => wakeTimers?.(),
     onDispatched: () => wakeUp.hint(),
   });
-  const flow = createFlowStore(database.pool, {
-    schema: options.schema,
-    prepare: !database.pooled,
-  });
-  const shares = new ShareGrants(flow, context.term.epoch);
+  const { pool } = database;
+  const storeOptions = { schema: options.schema, prepare: !database.pooled };
+  const shares = new ShareGrants(createFlowStore(pool, storeOptions), term.epoch);
   const auditor = new Auditor({
-    store: createAuditStore(database.pool, {
-      schema: options.schema,
-      prepare: !database.pooled,
-    }),
+    store: createAuditStore(pool, storeOptions),
     epoch: term.epoch,
     connection: context.connection,
     names: namesOf(options.broker.prefix),
@@ -279,10 +274,7 @@ function startUpkeep(
     onDispatched: () => wakeTimers?.(),
   });
   const breakers = new Breakers({
-    store: createDependencyStore(database.pool, {
-      schema: options.schema,
-      prepare: !database.pooled,
-    }),
+    store: createDependencyStore(pool, storeOptions),
     epoch: term.epoch,
     logger,
   });
