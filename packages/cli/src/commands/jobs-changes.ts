@@ -6,7 +6,7 @@ import { ConfigError } from "@waybill/core";
 import type { JobDelay } from "@waybill/postgres";
 import type { Program } from "../command.ts";
 import { confirm } from "../confirm.ts";
-import { parseDuration } from "../duration.ts";
+import { parseTime } from "../duration.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { loadDefinition } from "../job-definitions.ts";
 import { withJobs } from "../jobs-connection.ts";
@@ -37,12 +37,6 @@ function parsePriority(text: string): number {
   if (text.trim() !== "" && Number.isInteger(priority) && Math.abs(priority) <= 100)
     return priority;
   throw new InvalidArgumentError("expected a whole number from -100 to 100");
-}
-
-function parseTime(text: string): number {
-  const ms = parseDuration(text);
-  if (ms !== undefined) return ms;
-  throw new InvalidArgumentError("expected a time with its unit, such as 30s, 5m or 2h");
 }
 
 function parseInstant(text: string): Date {
@@ -118,7 +112,7 @@ function addDelay(jobs: CommandUnknownOpts, program: Program): void {
   jobs
     .command("delay <id>")
     .description("put off a job that waits for its turn, or change the time that it waits for")
-    .option("--for <time>", "from now, such as 10m", parseTime)
+    .option("--for <time>", "from now, such as 10m", parseTime("30s, 5m or 2h"))
     .option("--until <instant>", "such as 2030-01-31T08:00:00Z", parseInstant)
     .option("--queue <name>", "which, where one id is known in several queues")
     .option("--reason <text>", "kept in the audit log")

@@ -1,24 +1,18 @@
 /** `waybill jobs erase`: takes away what ended jobs hold. */
 
-import { type CommandUnknownOpts, InvalidArgumentError } from "@commander-js/extra-typings";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import { ConfigError } from "@waybill/core";
 import type { ErasableFilter, ErasableJob, Jobs } from "@waybill/postgres";
 import type { Client } from "pg";
 import { actOnEach, reportActs } from "../acts.ts";
 import type { Program } from "../command.ts";
 import { confirm } from "../confirm.ts";
-import { parseDuration } from "../duration.ts";
+import { parseTime } from "../duration.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { withJobs } from "../jobs-connection.ts";
 import { parseLimit } from "../page-limit.ts";
 
 type Filter = Omit<ErasableFilter<Client>, "limit" | "cursor" | "tx">;
-
-function parseAge(text: string): number {
-  const ms = parseDuration(text);
-  if (ms !== undefined) return ms;
-  throw new InvalidArgumentError("expected a time with its unit, such as 12h or 30d");
-}
 
 /** The jobs that match, one for each id, up to `max`; and whether there are more. */
 async function collect(
@@ -54,7 +48,11 @@ export function addJobsErase(parent: CommandUnknownOpts, program: Program): void
     )
     .option("--key <name>", "only jobs of this concurrency key, such as a tenant")
     .option("--correlation-id <text>", "only jobs with this correlation id")
-    .option("--older-than <time>", "only jobs that ended before so long, such as 30d", parseAge)
+    .option(
+      "--older-than <time>",
+      "only jobs that ended before so long, such as 30d",
+      parseTime("12h or 30d"),
+    )
     .option("--queue <name>", "only this queue or subscription")
     .option("--type <name>", "only this job or event name")
     .option("--max <n>", "at most so many in one run, 1 to 10000", parseLimit(10_000), 1_000)

@@ -2,7 +2,7 @@ import { type CommandUnknownOpts, InvalidArgumentError, Option } from "@commande
 import type { RateLimit } from "@waybill/core";
 import { settingWords } from "@waybill/postgres";
 import type { Program } from "../command.ts";
-import { parseDuration } from "../duration.ts";
+import { parseTime } from "../duration.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { withQueues } from "../jobs-connection.ts";
 import { changeOf, parseRate } from "../queue-flags.ts";
@@ -25,12 +25,6 @@ function readRate(text: string): RateLimit {
   throw new InvalidArgumentError("expected a number for a time, such as 200/s or 10/5m, or none");
 }
 
-function readTime(text: string): number {
-  const ms = parseDuration(text);
-  if (ms !== undefined) return ms;
-  throw new InvalidArgumentError("expected a time with its unit, such as 10s or 5m, or none");
-}
-
 /** `waybill queue set <name>`. */
 export function addQueueSet(queue: CommandUnknownOpts, program: Program): void {
   queue
@@ -44,7 +38,11 @@ export function addQueueSet(queue: CommandUnknownOpts, program: Program): void {
     .option("--key-concurrency <n>", "jobs of one concurrency key at a time", orNone(parseCount))
     .option("--key-rate <n/time>", "starts of one concurrency key", orNone(readRate))
     .option("--weight <n>", "share of a key beside the others", orNone(parseCount))
-    .option("--aging <time>", "waiting that lifts a job by one priority", orNone(readTime))
+    .option(
+      "--aging <time>",
+      "waiting that lifts a job by one priority",
+      orNone(parseTime("10s or 5m, or none")),
+    )
     .option("--order", "jobs of one ordering key run one at a time, in the order of commits")
     .option("--no-order", "take the order away")
     .option("--max-waiting <n>", "jobs that may wait", orNone(parseCount))

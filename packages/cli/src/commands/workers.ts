@@ -1,8 +1,8 @@
-import { type CommandUnknownOpts, InvalidArgumentError } from "@commander-js/extra-typings";
+import type { CommandUnknownOpts } from "@commander-js/extra-typings";
 import type { StopRequest, WorkerRecord, WorkerSelector } from "@waybill/postgres";
 import type { Program } from "../command.ts";
 import { confirm } from "../confirm.ts";
-import { formatDuration, parseDuration } from "../duration.ts";
+import { formatDuration, parseTime } from "../duration.ts";
 import { type ExitCode, exitCodes } from "../exit-codes.ts";
 import { withWorkers } from "../jobs-connection.ts";
 import { type Output, type Paint, shown } from "../output.ts";
@@ -83,12 +83,6 @@ function addList(workers: CommandUnknownOpts, program: Program): void {
     });
 }
 
-function parseWait(text: string): number {
-  const ms = parseDuration(text);
-  if (ms !== undefined) return ms;
-  throw new InvalidArgumentError("expected a time with its unit, such as 30s, 5m or 2h");
-}
-
 const words: Readonly<Record<StopRequest, { readonly asked: string; readonly effect: string }>> = {
   drain: {
     asked: "asked to drain",
@@ -166,7 +160,11 @@ function addStop(workers: CommandUnknownOpts, program: Program, request: StopReq
     .option("--queue <name>", "only those that consume this queue or subscription")
     .option("--all", "every worker, where no other choice is given")
     .option("--reason <text>", "kept in the audit log")
-    .option("--wait <time>", "wait until they have stopped; exit 3 if not all do", parseWait)
+    .option(
+      "--wait <time>",
+      "wait until they have stopped; exit 3 if not all do",
+      parseTime("30s, 5m or 2h"),
+    )
     .option("--yes", "do not ask")
     .action(async (names, options, command) => {
       await program.run(command, ["databaseUrl"], async ({ settings, output }) =>
