@@ -13,26 +13,6 @@ export interface FailpointPlan {
 /** What the process says when it happens; the run waits for it. */
 export const reachedPattern = /^reached (\S+) (throw|hang|exit)$/;
 
-/** Points in the relay; see RelayInternals. */
-export const relayPoints = [
-  "relay.afterPublish",
-  "relay.afterConfirm",
-  "relay.beforeSave",
-  "relay.afterSave",
-  "relay.afterPark",
-  "relay.afterLeases",
-  "relay.beforeSwept",
-  "relay.afterRound",
-] as const;
-
-/** Points in the worker; see its Internals. */
-export const workerPoints = [
-  "worker.afterClaim",
-  "worker.beforeCommit",
-  "worker.afterCommit",
-  "worker.beforeAck",
-] as const;
-
 /**
  * The hook for a plan, as JSON; one that does nothing for undefined.
  *

@@ -1,7 +1,9 @@
 /** When which fault is done: a pure function of the seed and the plan. */
 
 import { chance } from "../../scripts/stage/chance.ts";
-import { type FailpointPlan, relayPoints, workerPoints } from "./failpoint.ts";
+import { relayFailpoints } from "../../packages/relay/src/internals.ts";
+import { workerFailpoints } from "../../packages/worker/src/internals.ts";
+import type { FailpointPlan } from "./failpoint.ts";
 import { type FaultKind, faultKinds, type Lane, type Role } from "./faults.ts";
 import type { Plan } from "./plan.ts";
 
@@ -53,7 +55,7 @@ export function failpointFor(
 ): FailpointPlan | undefined {
   const of = (what: string): number => chance(seed, "failpoint", role, n, what);
   const points: readonly string[] =
-    role === "relay" ? relayPoints : role === "worker" ? workerPoints : [];
+    role === "relay" ? relayFailpoints : role === "worker" ? workerFailpoints : [];
   const point = points[Math.floor(of("point") * points.length)];
   if (point === undefined || of("armed") >= armed) return undefined;
   const actions = ["throw", "hang", "exit"] as const;
