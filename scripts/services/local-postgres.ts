@@ -48,7 +48,7 @@ export async function startLocalPostgres(
   return await withFreshPorts(options.port !== undefined, async () => {
     const port = options.port ?? (await freePort());
     const user = serverUser(["postgres"]);
-    const directory = serverDirectory("postgres", user);
+    const directory = serverDirectory("postgres", user, options.fsync);
     const dataDirectory = join(directory, "data");
     const env = { PATH: process.env["PATH"], HOME: directory, LANG: "C.UTF-8", TZ: "UTC" };
     const release = guarded("postgres", dataDirectory);

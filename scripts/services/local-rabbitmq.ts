@@ -131,7 +131,7 @@ export async function startLocalRabbitmq(
       epmd: await freePort(),
     };
     const user = serverUser(["rabbitmq"]);
-    const directory = serverDirectory("rabbitmq", user);
+    const directory = serverDirectory("rabbitmq", user, options.fsync);
     writeConfiguration(directory, user, ports, options);
     const nodeName = `waybill-${randomBytes(4).toString("hex")}@localhost`;
     const env = environment(directory, nodeName, ports);

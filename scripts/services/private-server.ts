@@ -40,7 +40,8 @@ export interface PrivateRabbitmq extends PrivateServer {
 /** Options of startPrivatePostgres. */
 export interface PrivatePostgresOptions {
   /**
-   * Whether a commit survives the loss of the operating system. Off is much faster; a killed process loses nothing either way.
+   * Whether a commit survives the loss of the operating system. Off is much faster, with its files in memory where there
+   * is room (not in a container); a killed process loses nothing either way.
    * @default true
    */
   readonly fsync?: boolean | undefined;
@@ -54,6 +55,8 @@ export interface PrivatePostgresOptions {
 
 /** Options of startPrivateRabbitmq. */
 export interface PrivateRabbitmqOptions {
+  /** As of startPrivatePostgres: off, its files are in memory where there is room. @default true */
+  readonly fsync?: boolean | undefined;
   /** Port of AMQP on the loopback address. @default a free one */
   readonly port?: number | undefined;
   /** Further lines of rabbitmq.conf. @default none */

@@ -86,7 +86,7 @@ async function fromInstalled(
   }
   return await startBoth(
     async () => await startLocalPostgres(postgres, { fsync }),
-    async () => await startLocalRabbitmq(rabbitmq),
+    async () => await startLocalRabbitmq(rabbitmq, { fsync }),
     source,
     `private instances of the programs in ${postgres} and ${rabbitmq}`,
   );

@@ -1,4 +1,12 @@
-import { accessSync, chownSync, constants, mkdtempSync, readFileSync, statSync } from "node:fs";
+import {
+  accessSync,
+  chownSync,
+  constants,
+  mkdtempSync,
+  readFileSync,
+  statfsSync,
+  statSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 
@@ -32,10 +40,31 @@ function isOpenToAll(path: string): boolean {
   }
 }
 
-/** A fresh directory that belongs to `user` and that this user can reach. */
-export function serverDirectory(name: string, user: SystemUser | undefined): string {
-  const parents = [tmpdir(), "/tmp", "/var/tmp"];
-  const parent = user === undefined ? tmpdir() : (parents.find(isOpenToAll) ?? "/tmp");
+/** Files in memory, where Linux has them, and what must be free there for servers that are tested upon. */
+const MEMORY = "/dev/shm";
+const MEMORY_BYTES = 4 * 1024 ** 3;
+
+function hasMemory(): boolean {
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY);
+    return bavail * bsize >= MEMORY_BYTES;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * A fresh directory that belongs to `user` and that this user can reach; in memory where the data need not outlive the
+ * operating system and there is room.
+ */
+export function serverDirectory(
+  name: string,
+  user: SystemUser | undefined,
+  isDurable = true,
+): string {
+  const parents = [...(!isDurable && hasMemory() ? [MEMORY] : []), tmpdir(), "/tmp", "/var/tmp"];
+  const parent =
+    user === undefined ? (parents[0] ?? tmpdir()) : (parents.find(isOpenToAll) ?? "/tmp");
   const directory = mkdtempSync(join(parent, `waybill-${name}-`));
   if (user !== undefined) chownSync(directory, user.uid, user.gid);
   return directory;

@@ -1,13 +1,11 @@
-import { migrate } from "@waybill/postgres";
 import { expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { addWorker } from "../support/worker-row.ts";
 import { runCli } from "./support.ts";
 
 /** One job of each kind that the books tell apart, all published but the last. */
 async function startBooks(): Promise<{ database: TestDatabase; ids: readonly string[] }> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   const worker = await addWorker(database, "worker-1");
   const rows = await database.rows<{ id: string }>("select id from waybill.enqueue($1)", [
     JSON.stringify(

@@ -1,12 +1,11 @@
 import { expect, test } from "vitest";
 import { defineDependency } from "@waybill/core";
-import { createDependencyStore, migrate } from "@waybill/postgres";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createDependencyStore } from "@waybill/postgres";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { runCli } from "./support.ts";
 
 async function startDatabase(): Promise<TestDatabase> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   return database;
 }
 

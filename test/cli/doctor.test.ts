@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { migrate } from "@waybill/postgres";
 import {
+  createMigratedDatabase,
   createTestDatabase,
   createTestVhost,
   eventually,
@@ -30,9 +30,8 @@ function managementOf(vhost: TestVhost): string {
 }
 
 test("with relay, worker and topology in place the doctor finds no problem", async () => {
-  await using database = await createTestDatabase();
+  await using database = await createMigratedDatabase();
   await using vhost = await createTestVhost();
-  await migrate(database.pool);
   await database.rows("create table sent (email text)");
   const env = {
     DATABASE_URL: database.url,
@@ -74,9 +73,8 @@ test("with relay, worker and topology in place the doctor finds no problem", asy
 });
 
 test("everything that waits for somebody is a problem with the command that mends it", async () => {
-  await using database = await createTestDatabase();
+  await using database = await createMigratedDatabase();
   await using vhost = await createTestVhost();
-  await migrate(database.pool);
   const released = randomUUID();
   const park = async (id: string, queue: string, fireAt: string, reason: string): Promise<void> => {
     await database.rows(
@@ -129,9 +127,8 @@ test("everything that waits for somebody is a problem with the command that mend
 });
 
 test("the doctor names what is wrong with workers and with what dead ones left behind", async () => {
-  await using database = await createTestDatabase();
+  await using database = await createMigratedDatabase();
   await using vhost = await createTestVhost();
-  await migrate(database.pool);
   const ago = (ms: number): Date => new Date(Date.now() - ms);
   const alive = await addWorker(database, "busy", {
     blocked_ms: 45_000,
@@ -246,9 +243,8 @@ test("a database or a broker that cannot be used is a finding, and the other is 
 });
 
 test("a paused queue with waiting messages and without workers is no problem", async () => {
-  await using database = await createTestDatabase();
+  await using database = await createMigratedDatabase();
   await using vhost = await createTestVhost();
-  await migrate(database.pool);
   const env = {
     DATABASE_URL: database.url,
     RABBITMQ_URL: vhost.url,

@@ -1,7 +1,6 @@
 import { fileURLToPath } from "node:url";
-import { migrate } from "@waybill/postgres";
 import { expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { runCli } from "./support.ts";
 
 const definitions = fileURLToPath(new URL("modules/definitions.ts", import.meta.url));
@@ -15,8 +14,7 @@ interface Given extends AsyncDisposable {
 }
 
 async function startDelayedJob(): Promise<Given> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   const [row] = await database.rows<{ id: string }>(
     `select id from waybill.enqueue('[{"type":"email.welcome","queue":"emails","payload":{"to":"old@example.com"},"delay_ms":60000}]')`,
   );

@@ -1,14 +1,12 @@
 import { randomUUID } from "node:crypto";
-import { migrate } from "@waybill/postgres";
 import { expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { addWorker } from "../support/worker-row.ts";
 import { runCli } from "./support.ts";
 
 /** Two jobs of one ordering key: the first waits for its retry, the second for the first. */
 async function startBlockedKey(): Promise<{ database: TestDatabase; ids: readonly string[] }> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   await addWorker(database, "worker-1");
   const job = { type: "email.welcome", queue: "emails", ordering_key: "order-7", payload: {} };
   const rows = await database.rows<{ id: string }>("select id from waybill.enqueue($1)", [

@@ -1,14 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { createInboxStore, migrate } from "@waybill/postgres";
+import { createInboxStore } from "@waybill/postgres";
 import { statedFailure } from "@waybill/core";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, createTestDatabase, type TestDatabase } from "../support/index.ts";
 import { addWorker } from "../support/worker-row.ts";
 import { runCli } from "./support.ts";
 
 async function startDatabase(): Promise<TestDatabase> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   return database;
 }
 

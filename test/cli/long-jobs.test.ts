@@ -2,8 +2,7 @@
 
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { migrate } from "@waybill/postgres";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { runCli, startCli } from "./support.ts";
 import { addWorker } from "../support/worker-row.ts";
 
@@ -18,8 +17,7 @@ interface Given extends AsyncDisposable {
 
 /** A job that a worker runs, written by hand. */
 async function startRunningJob(): Promise<Given> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   const [row] = await database.rows<{ id: string }>(
     `select id from waybill.enqueue('[{"type":"import.run","queue":"imports","payload":{}}]')`,
   );

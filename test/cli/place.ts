@@ -1,7 +1,6 @@
 import { fileURLToPath } from "node:url";
-import { migrate } from "@waybill/postgres";
 import {
-  createTestDatabase,
+  createMigratedDatabase,
   createTestVhost,
   type TestDatabase,
   type TestProcess,
@@ -26,9 +25,8 @@ export interface Place extends AsyncDisposable {
 
 /** Makes a place with nothing running in it. */
 export async function startPlace(): Promise<Place> {
-  const database = await createTestDatabase();
+  const database = await createMigratedDatabase();
   const vhost = await createTestVhost();
-  await migrate(database.pool);
   await database.rows("create table sent (email text)");
   return {
     database,

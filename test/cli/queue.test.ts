@@ -1,13 +1,11 @@
-import { migrate } from "@waybill/postgres";
 import { expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { addWorker } from "../support/worker-row.ts";
 import { runCli } from "./support.ts";
 
 /** A queue that a worker consumes and code has declared. */
 async function startQueue(): Promise<TestDatabase> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   const worker = await addWorker(database, "worker-1");
   await database.rows(
     `insert into waybill.worker_queue (worker, queue, concurrency, granted, held) values ($1, 'emails', 10, 5, 5)`,

@@ -1,7 +1,6 @@
 import { connect } from "amqplib";
 import { expect, test } from "vitest";
-import { migrate } from "@waybill/postgres";
-import { createTestDatabase, createTestVhost, type TestVhost } from "../support/index.ts";
+import { createMigratedDatabase, createTestVhost, type TestVhost } from "../support/index.ts";
 import { type Environment, runCli } from "./support.ts";
 
 /** The environment of commands about this virtual host. */
@@ -79,8 +78,7 @@ test("a queue that differs is named with the argument, what was found and what i
 
 test("without names the queues are those that the database knows", async () => {
   await using vhost = await createTestVhost();
-  await using database = await createTestDatabase();
-  await migrate(database.pool);
+  await using database = await createMigratedDatabase();
   await database.rows(
     `select * from waybill.enqueue('[{"type":"email.welcome","queue":"emails"}]')`,
   );

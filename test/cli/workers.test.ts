@@ -1,13 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { migrate } from "@waybill/postgres";
-import { createTestDatabase, eventually, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, eventually, type TestDatabase } from "../support/index.ts";
 import { runCli, startCli } from "./support.ts";
 import { addWorker } from "../support/worker-row.ts";
 
 async function startDatabase(): Promise<TestDatabase> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   return database;
 }
 

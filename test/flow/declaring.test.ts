@@ -6,12 +6,12 @@ import {
   type Logger,
   silentLogger,
 } from "@waybill/core";
-import { createFlowStore, migrate } from "@waybill/postgres";
+import { createFlowStore } from "@waybill/postgres";
 import { createWorker } from "@waybill/worker";
 import { expect, test } from "vitest";
 import { z } from "zod";
 import { FlowView } from "../../packages/worker/src/flow.ts";
-import { createTestDatabase, eventually } from "../support/index.ts";
+import { createMigratedDatabase, eventually } from "../support/index.ts";
 import { type App, startApp } from "../worker/support/start-app.ts";
 
 const plain = defineJob({ name: "plain", queue: "work", payload: z.looseObject({}) });
@@ -86,8 +86,7 @@ test("a definition that is given to another queue is refused", () => {
 });
 
 test("a governed queue in whose database no relay leads is told of once, with what to do", async () => {
-  await using database = await createTestDatabase();
-  await migrate(database.pool);
+  await using database = await createMigratedDatabase();
   await database.rows(
     `insert into waybill.queue (name, declared) values ('work', '{"priority": {}}')`,
   );

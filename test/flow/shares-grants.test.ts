@@ -3,11 +3,10 @@ import {
   createGovernorStore,
   createRelayStore,
   type FlowStore,
-  migrate,
 } from "@waybill/postgres";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
-import { createTestDatabase, eventually, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, eventually, type TestDatabase } from "../support/index.ts";
 import { addWorker } from "../support/worker-row.ts";
 import { type Answer, Fleet } from "./support/fleet.ts";
 
@@ -19,8 +18,7 @@ interface Setup extends AsyncDisposable {
 
 /** A database whose relay leads term 1. */
 async function setUp(): Promise<Setup> {
-  const database = await createTestDatabase();
-  await migrate(database.pool);
+  const database = await createMigratedDatabase();
   await database.rows("update waybill.relay set epoch = 1");
   return {
     database,

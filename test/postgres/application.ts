@@ -11,7 +11,7 @@ import {
 } from "@waybill/postgres";
 import type { Pool, PoolClient } from "pg";
 import { z } from "zod";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, createTestDatabase, type TestDatabase } from "../support/index.ts";
 
 /** A small application: a migrated database with a table `orders` of its own, an outbox and the jobs. */
 export interface Application extends AsyncDisposable {
@@ -36,9 +36,9 @@ export const anyJob: JobDefinition<"test.any", z.ZodUnknown, undefined, undefine
 export async function startApplication(
   options: Partial<OutboxOptions<PoolClient>> = {},
 ): Promise<Application> {
-  const db = await createTestDatabase();
   const { schema } = options;
-  await migrate(db.pool, { schema });
+  const db = await (schema === undefined ? createMigratedDatabase() : createTestDatabase());
+  if (schema !== undefined) await migrate(db.pool, { schema });
   await db.pool.query("create table orders (id bigint generated always as identity, note text)");
   const database = pgDatabase(db.pool);
   return {

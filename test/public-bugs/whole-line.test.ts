@@ -3,11 +3,10 @@
  * processes that are killed and frozen all the time; then it drains, and the ledger is asked.
  */
 
-import { migrate } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { connected, declared } from "../rabbitmq/support.ts";
 import {
-  createTestDatabase,
+  createMigratedDatabase,
   createTestVhost,
   eventually,
   type TestDatabase,
@@ -58,9 +57,8 @@ async function drained(database: TestDatabase, depth: () => Promise<number>): Pr
 
 test("with relays and workers killed and frozen at random, every committed job ends, no other exists, effects are there once, and keys keep their order", async () => {
   const seed = seedOf("whole line");
-  await using database = await createTestDatabase({ poolSize: 8 });
+  await using database = await createMigratedDatabase({ poolSize: 8 });
   await using vhost = await createTestVhost();
-  await migrate(database.pool);
   await createLedger(database, keys);
   await using broker = await observe(vhost.url, vhost.prefix);
   await using fleet = await startFleet(

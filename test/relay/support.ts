@@ -1,14 +1,13 @@
 /** What the tests of the relay share: a migrated database, a virtual host, relays and a consumer. */
 
 import { silentLogger } from "@waybill/core";
-import { migrate } from "@waybill/postgres";
 import { applyTopology, type BrokerConnection, topologyOf } from "@waybill/rabbitmq";
 import { createRelay, type Relay, type RelayInternals, type RelayOptions } from "@waybill/relay";
 import type { ClientBase, Pool } from "pg";
 
 import { connected, onChannel } from "../rabbitmq/support.ts";
 import {
-  createTestDatabase,
+  createMigratedDatabase,
   createTestVhost,
   startProcess,
   type TestDatabase,
@@ -136,9 +135,8 @@ export async function openTransaction(pool: Pool): Promise<OpenTransaction> {
 
 /** Starts the house without a relay. */
 export async function startHouse(options: HouseOptions = {}): Promise<House> {
-  const database = await createTestDatabase(options.database);
+  const database = await createMigratedDatabase(options.database);
   const vhost = await createTestVhost(options.vhost);
-  await migrate(database.pool);
   const broker = await connected(vhost.url);
   const relays: RunningRelay[] = [];
   const processes: TestProcess[] = [];

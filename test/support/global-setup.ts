@@ -1,11 +1,14 @@
 import type { TestProject } from "vitest/node";
 
 import { resolveServices } from "../../scripts/services/index.ts";
+import { createTemplate } from "./database-server.ts";
 
 declare module "vitest" {
   export interface ProvidedContext {
     /** URL of a PostgreSQL user who may create databases; tests use databases of their own (createTestDatabase). */
     databaseUrl: string;
+    /** Name of the database on it that createMigratedDatabase copies. */
+    migratedDatabase: string;
     /** URL of a RabbitMQ administrator; tests use virtual hosts of their own (createTestVhost). */
     rabbitmqUrl: string;
     /** Address of RabbitMQ's management HTTP API without credentials. */
@@ -27,8 +30,13 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
         "Set WAYBILL_MANAGEMENT_URL, enable it with: rabbitmq-plugins enable rabbitmq_management, or unset RABBITMQ_URL to have a broker started.",
     );
   }
+  const template = await createTemplate(services.databaseUrl);
   project.provide("databaseUrl", services.databaseUrl);
+  project.provide("migratedDatabase", template.name);
   project.provide("rabbitmqUrl", services.rabbitmqUrl);
   project.provide("managementUrl", services.managementUrl);
-  return async () => await services.stop();
+  return async () => {
+    await template.drop();
+    await services.stop();
+  };
 }

@@ -7,10 +7,10 @@ export {
   type StartProcessOptions,
   type TestProcess,
 } from "./start-process.ts";
+export { createPool, type TestDatabase } from "./database-server.ts";
 export {
-  createPool,
+  createMigratedDatabase,
   createTestDatabase,
-  type TestDatabase,
   type TestDatabaseOptions,
 } from "./test-database.ts";
 export { createTestVhost, type TestVhost, type TestVhostOptions } from "./test-vhost.ts";

@@ -1,13 +1,10 @@
-import { createJobs, createOutbox, migrate, pgDatabase, type Outbox } from "@waybill/postgres";
+import { createJobs, createOutbox, pgDatabase, type Outbox } from "@waybill/postgres";
 import { createRelay, type Relay, type RelayInternals, type RelayOptions } from "@waybill/relay";
 import { createWorker, type Worker, type WorkerOptions } from "@waybill/worker";
 import { silentLogger } from "@waybill/core";
 import type { PoolClient } from "pg";
-import {
-  createTestDatabase,
-  type TestDatabase,
-  type TestDatabaseOptions,
-} from "./test-database.ts";
+import type { TestDatabase } from "./database-server.ts";
+import { createMigratedDatabase, type TestDatabaseOptions } from "./test-database.ts";
 import { createTestVhost, type TestVhost, type TestVhostOptions } from "./test-vhost.ts";
 
 /** The whole line for a test: a migrated database, a virtual host, an outbox, relays and workers. */
@@ -43,9 +40,8 @@ export interface LineOptions {
 /** Starts the line without relay and worker. */
 export async function startLine(options: LineOptions = {}): Promise<Line> {
   // Connections for two subscriptions of the default concurrency, and the test.
-  const database = await createTestDatabase({ poolSize: 30, ...options.database });
+  const database = await createMigratedDatabase({ poolSize: 30, ...options.database });
   const vhost = await createTestVhost(options.vhost);
-  await migrate(database.pool, { schema: "waybill" });
   const appDatabase = pgDatabase<PoolClient>(database.pool);
   const broker = { url: vhost.url, prefix: vhost.prefix };
   const running: Running<unknown>[] = [];

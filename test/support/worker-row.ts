@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { TestDatabase } from "./test-database.ts";
+import type { TestDatabase } from "./database-server.ts";
 
 /**
  * Writes a worker's row as its presence leaves it, for tests that need no process behind it.

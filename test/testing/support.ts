@@ -5,13 +5,12 @@ import {
   createOutbox,
   type Database,
   type Jobs,
-  migrate,
   type Outbox,
   pgDatabase,
 } from "@waybill/postgres";
 import { createWorker, type Worker } from "@waybill/worker";
 import { z } from "zod";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 
 export const sendWelcome = defineJob({
   name: "email.welcome",
@@ -53,8 +52,7 @@ export interface Application extends AsyncDisposable {
 class RolledBack extends Error {}
 
 export async function startApplication(): Promise<Application> {
-  const test = await createTestDatabase();
-  await migrate(test.pool);
+  const test = await createMigratedDatabase();
   await test.pool.query("create table sent (email text, job_id uuid)");
   const database = pgDatabase(test.pool);
   return {

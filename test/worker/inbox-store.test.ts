@@ -4,11 +4,10 @@ import {
   type ClaimRequest,
   createInboxStore,
   type InboxStore,
-  migrate,
   statementsFor,
 } from "@waybill/postgres";
 import { beforeAll, expect, test } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { addWorker } from "../support/worker-row.ts";
 
 const owners = { me: randomUUID(), alive: randomUUID(), dead: randomUUID() };
@@ -17,8 +16,7 @@ let database: TestDatabase;
 let store: InboxStore;
 
 beforeAll(async () => {
-  database = await createTestDatabase();
-  await migrate(database.pool);
+  database = await createMigratedDatabase();
   store = createInboxStore(database.pool);
   for (const name of ["me", "alive"] as const) {
     await addWorker(database, name, { id: owners[name] });

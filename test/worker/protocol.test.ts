@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { newJobId } from "@waybill/core";
-import { type ClaimRequest, createInboxStore, type InboxStore, migrate } from "@waybill/postgres";
+import { type ClaimRequest, createInboxStore, type InboxStore } from "@waybill/postgres";
 import * as fc from "fast-check";
 import { beforeAll, describe, expect, test } from "vitest";
 import { verdictOf } from "../../packages/worker/src/verdict.ts";
-import { createTestDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
 import { addWorker } from "../support/worker-row.ts";
 import { claimOf, type ModelMessage, type ModelRow } from "./support/protocol-model.ts";
 
@@ -16,8 +16,7 @@ let database: TestDatabase;
 let store: InboxStore;
 
 beforeAll(async () => {
-  database = await createTestDatabase();
-  await migrate(database.pool);
+  database = await createMigratedDatabase();
   store = createInboxStore(database.pool);
   for (const name of ["me", "alive"] as const) {
     await addWorker(database, name, { id: owners[name] });

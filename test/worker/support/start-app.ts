@@ -1,13 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { newJobId, silentLogger } from "@waybill/core";
-import { type Database, migrate, pgDatabase } from "@waybill/postgres";
+import { type Database, pgDatabase } from "@waybill/postgres";
 import { applyTopology, createBrokerConnection, topologyOf } from "@waybill/rabbitmq";
 import { createWorker, type Worker, type WorkerOptions } from "@waybill/worker";
 import type { PoolClient } from "pg";
 import {
   createPool,
-  createTestDatabase,
+  createMigratedDatabase,
   createTestVhost,
   startProcess,
   type TestDatabase,
@@ -103,11 +103,10 @@ export async function startApp(
     }),
   );
   const database = stack.use(
-    await createTestDatabase(
+    await createMigratedDatabase(
       options.serverUrl === undefined ? {} : { serverUrl: options.serverUrl },
     ),
   );
-  await migrate(database.pool);
   await database.pool.query(
     "create table effect (job_id uuid not null, attempt integer not null, at timestamptz not null default clock_timestamp())",
   );
