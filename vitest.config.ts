@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 
 /**
@@ -6,6 +7,9 @@ import { defineConfig } from "vitest/config";
  */
 const conditions = ["@waybill/source", "node"];
 const sources = { resolve: { conditions }, ssr: { resolve: { conditions } } };
+
+/** Tests start hundreds of processes from sources: what they compile is kept. */
+const env = { NODE_COMPILE_CACHE: join(import.meta.dirname, "node_modules/.cache/node") };
 
 export default defineConfig({
   test: {
@@ -42,6 +46,7 @@ export default defineConfig({
             "**/node_modules/**",
           ],
           globalSetup: ["test/support/global-setup.ts"],
+          env,
           execArgv: ["--conditions=@waybill/source"],
           // Machines are shared: a deadline here is for what hangs, not for what is slow.
           testTimeout: 120_000,
@@ -54,6 +59,7 @@ export default defineConfig({
           name: "faults",
           include: ["test/faults/**/*.test.ts"],
           globalSetup: ["test/support/global-setup.ts"],
+          env,
           execArgv: ["--conditions=@waybill/source"],
           // Minutes of kills and outages each: what takes longer than 20 s is here and not in "integration".
           testTimeout: 600_000,

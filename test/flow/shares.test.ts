@@ -1,8 +1,6 @@
 import { expect, test } from "vitest";
 import { createPool, eventually } from "../support/index.ts";
-import { randomFrom, seedOf } from "../support/random.ts";
 import { type App, type RunningWorker, startApp } from "../worker/support/start-app.ts";
-import { startKillable } from "./support/killable.ts";
 import { createSpans, handleSpans, setLimit, setPaused, type Spans } from "./support/spans.ts";
 
 const spanWorker = new URL("support/span-worker.ts", import.meta.url);
@@ -32,31 +30,6 @@ async function setUp(): Promise<Setup> {
     },
   };
 }
-
-// Starts a dozen processes.
-test(
-  "a limit is never exceeded while workers and relays are killed, and every job is done",
-  { timeout: 300_000 },
-  async () => {
-    const random = randomFrom(seedOf("shares under kills"));
-    await using app = await startApp();
-    const spans = await createSpans(app);
-    await setLimit(app, 6);
-    const killOne = await startKillable(app, spans, random);
-    await spans.enqueue(240, 40);
-
-    for (let killed = 0; killed < 8; killed += 1) {
-      await eventually(() => spans.succeeded().then((done) => done >= 20 * killed), {
-        deadlineMs: 60_000,
-      });
-      await killOne();
-    }
-    await eventually(() => spans.succeeded().then((done) => done === 240), { deadlineMs: 120_000 });
-
-    expect(await spans.most()).toBeLessThanOrEqual(6);
-    expect(await spans.most()).toBeGreaterThan(3);
-  },
-);
 
 test("two workers use all of a limit between them, and no more", async () => {
   await using setup = await setUp();

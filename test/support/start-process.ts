@@ -48,7 +48,7 @@ export interface StartProcessOptions {
  * Starts a TypeScript or JavaScript program with Node, on the sources of the packages.
  *
  * @param script path, or a file URL (`new URL("./worker.ts", import.meta.url)`)
- * @param env added to a bare environment (PATH, HOME, TMPDIR); undefined values are left out
+ * @param env added to a bare environment (PATH, HOME, TMPDIR, NODE_COMPILE_CACHE); undefined values are left out
  */
 export async function startProcess(
   script: string | URL,
@@ -58,10 +58,10 @@ export async function startProcess(
 ): Promise<TestProcess> {
   const path = typeof script === "string" ? script : fileURLToPath(script);
   const execArgv = ["--conditions=@waybill/source", ...(options.execArgv ?? [])];
-  const { PATH, HOME, TMPDIR } = process.env;
+  const { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE } = process.env;
   const child = spawn(process.execPath, [...execArgv, path, ...args], {
     cwd: options.cwd,
-    env: { PATH, HOME, TMPDIR, ...env },
+    env: { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE, ...env },
     stdio: ["pipe", "pipe", "pipe"],
   });
   const lines: string[] = [];

@@ -8,8 +8,8 @@ import {
   outOfOrder,
   overLimit,
   sharesOf,
-} from "../../examples/tenants/src/run/checks.ts";
-import { runScript, type ScriptRun } from "./run-script.ts";
+} from "../../../examples/tenants/src/run/checks.ts";
+import { runScript, type ScriptRun } from "../../demo/run-script.ts";
 
 const runFlow = (...args: string[]): Promise<ScriptRun> =>
   runScript("examples/tenants/src/flow.ts", ...args);

@@ -1,8 +1,8 @@
 /** The measurement of takeovers, as it is started by hand, with few deaths and a short lease. */
 
 import { expect, test } from "vitest";
-import { percentile } from "../../bench/percentile.ts";
-import { runScript, type ScriptRun } from "./run-script.ts";
+import { percentile } from "../../../bench/percentile.ts";
+import { runScript, type ScriptRun } from "../../demo/run-script.ts";
 
 const runBench = (...args: string[]): Promise<ScriptRun> =>
   runScript("bench/takeover/takeover.ts", ...args);

@@ -4,8 +4,8 @@ import { defineDependency, defineJob } from "@waybill/core";
 import { createDependencies, pgDatabase } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { eventually } from "../support/index.ts";
-import { type App, startApp } from "../worker/support/start-app.ts";
+import { eventually } from "../../support/index.ts";
+import { type App, startApp } from "../../worker/support/start-app.ts";
 
 const paymentsApi = defineDependency({
   name: "payments-api",

@@ -10,8 +10,8 @@ import { silentLogger } from "@waybill/core";
 import { pgDatabase } from "@waybill/postgres";
 import { createWorker } from "@waybill/worker";
 import { Pool, type PoolClient } from "pg";
-import { noop, noopInTransaction } from "./jobs.ts";
-import type { WorkerProcessOptions } from "./worker-process.ts";
+import { noop, noopInTransaction } from "../../public-bugs/jobs.ts";
+import type { WorkerProcessOptions } from "../../public-bugs/worker-process.ts";
 
 /** What is left when no job runs and garbage was collected. */
 export interface Holdings {

@@ -3,8 +3,8 @@ import { createJobs, type Jobs, pgDatabase } from "@waybill/postgres";
 import type { PoolClient } from "pg";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { eventually, type TestProcess } from "../support/index.ts";
-import { type App, startApp, untilAborted, writeEffect } from "../worker/support/start-app.ts";
+import { eventually, type TestProcess } from "../../support/index.ts";
+import { type App, startApp, untilAborted, writeEffect } from "../../worker/support/start-app.ts";
 
 const payload = z.looseObject({});
 const retry = { maxAttempts: 3, initialDelayMs: 10, maxDelayMs: 10 } as const;
@@ -13,7 +13,7 @@ const job = defineJob({ name: "index", queue: "work", payload, retry });
 const jobsOf = (app: App): Jobs<PoolClient> =>
   createJobs({ database: pgDatabase(app.database.pool), actor: "ada" });
 const startBatchWorker = (app: App, env: Record<string, string> = {}): Promise<TestProcess> =>
-  app.startWorkerProcess(env, new URL("modules/batch-worker.ts", import.meta.url));
+  app.startWorkerProcess(env, new URL("../../flow/modules/batch-worker.ts", import.meta.url));
 
 async function enqueueAll(app: App, name: string, count: number): Promise<readonly string[]> {
   const ids: string[] = [];

@@ -3,9 +3,9 @@ import type { Worker } from "@waybill/worker";
 import type { PoolClient } from "pg";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { eventually } from "../support/index.ts";
-import type { TakenMessage } from "./support/courier.ts";
-import { type App, startApp, writeEffect } from "./support/start-app.ts";
+import { eventually } from "../../support/index.ts";
+import type { TakenMessage } from "../../worker/support/courier.ts";
+import { type App, startApp, writeEffect } from "../../worker/support/start-app.ts";
 
 const payload = z.object({ n: z.int() });
 const long = defineJob({ name: "long", queue: "work", payload, timeoutMs: 0 });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import { eventually } from "../support/index.ts";
-import { depth, isDrained, startHouse } from "./support.ts";
+import { eventually } from "../../support/index.ts";
+import { depth, isDrained, startHouse } from "../../relay/support.ts";
 
 /** Rows written by one statement, as another program's backlog: enqueue would take its time. */
 const backlog = (rows: number, bytes: number): string => `

@@ -1,8 +1,13 @@
 import { expect, test } from "vitest";
-import { eventually, type ProcessExit, type TestProcess } from "../support/index.ts";
-import { randomFrom, seedOf } from "../support/random.ts";
-import type { App } from "./support/start-app.ts";
-import { endSteps, startStepApp, startStepWorker, wrongSteps } from "./support/step-workers.ts";
+import { eventually, type ProcessExit, type TestProcess } from "../../support/index.ts";
+import { randomFrom, seedOf } from "../../support/random.ts";
+import type { App } from "../../worker/support/start-app.ts";
+import {
+  endSteps,
+  startStepApp,
+  startStepWorker,
+  wrongSteps,
+} from "../../worker/support/step-workers.ts";
 
 const succeeded = async (app: App): Promise<number> => {
   const rows = await app.database.rows("select from waybill.inbox where state = 'succeeded'");

@@ -2,8 +2,8 @@
 
 import { createQueues } from "@waybill/postgres";
 import { expect, test } from "vitest";
-import { eventually } from "../support/index.ts";
-import { type Flow, flowJob, startFlow } from "./support/flow.ts";
+import { eventually } from "../../support/index.ts";
+import { type Flow, flowJob, startFlow } from "../../flow/support/flow.ts";
 
 /** Enqueues so many in one transaction. */
 async function enqueueAll(flow: Flow, count: number): Promise<readonly string[]> {

@@ -1,9 +1,9 @@
 import { defineJob, type Logger } from "@waybill/core";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { startPrivateRabbitmq } from "../../scripts/services/index.ts";
-import { eventually } from "../support/index.ts";
-import { startApp, writeEffect } from "./support/start-app.ts";
+import { startPrivateRabbitmq } from "../../../scripts/services/index.ts";
+import { eventually } from "../../support/index.ts";
+import { startApp, writeEffect } from "../../worker/support/start-app.ts";
 
 /** Keeps what is worth a warning. */
 function warningsLogger(warnings: string[]): Logger {

@@ -1,11 +1,11 @@
 /** Reports on what a worker holds on to, as docs/reliability.md numbers them. */
 
 import { expect, test } from "vitest";
-import { eventually, startProcess, type TestProcess } from "../support/index.ts";
-import { type Line, startLine } from "../support/line.ts";
-import { noop, noopInTransaction, queue } from "./jobs.ts";
+import { eventually, startProcess, type TestProcess } from "../../support/index.ts";
+import { type Line, startLine } from "../../support/line.ts";
+import { noop, noopInTransaction, queue } from "../../public-bugs/jobs.ts";
 import type { Holdings } from "./leak-process.ts";
-import type { WorkerProcessOptions } from "./worker-process.ts";
+import type { WorkerProcessOptions } from "../../public-bugs/worker-process.ts";
 
 const warmUp = 5_000;
 const load = 30_000;

@@ -7,9 +7,9 @@ import {
   type PrivateRabbitmq,
   startPrivatePostgres,
   startPrivateRabbitmq,
-} from "../../scripts/services/index.ts";
-import { eventually, startProxy } from "../support/index.ts";
-import { type App, startApp, writeEffect } from "./support/start-app.ts";
+} from "../../../scripts/services/index.ts";
+import { eventually, startProxy } from "../../support/index.ts";
+import { type App, startApp, writeEffect } from "../../worker/support/start-app.ts";
 
 const long = defineJob({ name: "long", queue: "work", payload: z.object({}), timeoutMs: 0 });
 const quick = defineJob({ name: "quick", queue: "work", payload: z.object({}) });

@@ -4,18 +4,18 @@
  */
 
 import { expect, test } from "vitest";
-import { connected, declared } from "../rabbitmq/support.ts";
+import { connected, declared } from "../../rabbitmq/support.ts";
 import {
   createMigratedDatabase,
   createTestVhost,
   eventually,
   type TestDatabase,
-} from "../support/index.ts";
-import { randomFrom, seedOf } from "../support/random.ts";
-import { createLedger, faultsIn, onTheWay } from "./whole-line/ledger.ts";
-import { startFleet } from "./whole-line/fleet.ts";
-import { queue } from "./whole-line/jobs.ts";
-import { produce } from "./whole-line/producers.ts";
+} from "../../support/index.ts";
+import { randomFrom, seedOf } from "../../support/random.ts";
+import { createLedger, faultsIn, onTheWay } from "../../public-bugs/whole-line/ledger.ts";
+import { startFleet } from "../../public-bugs/whole-line/fleet.ts";
+import { queue } from "../../public-bugs/whole-line/jobs.ts";
+import { produce } from "../../public-bugs/whole-line/producers.ts";
 
 const keys = 4;
 const loadMs = 15_000;

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { eventually, type TestProcess } from "../support/index.ts";
+import { eventually, type TestProcess } from "../../support/index.ts";
 import {
   startPostgresWithClock,
   startTimedRelay,
   startTimedWorker,
   WrongClock,
-} from "./support/clocks.ts";
-import { type App, startApp } from "./support/start-app.ts";
+} from "../../worker/support/clocks.ts";
+import { type App, startApp } from "../../worker/support/start-app.ts";
 
 const hourMs = 3_600_000;
 const jumpMs = 300_000;

@@ -1,10 +1,17 @@
 /** A12 of the public reports, on a broker of its own. */
 
 import { expect, test } from "vitest";
-import { startPrivateRabbitmq } from "../../scripts/services/index.ts";
-import { eventually } from "../support/index.ts";
-import { startLine } from "../support/line.ts";
-import { consuming, createLedger, look, queue, sentinel, writeEffect } from "./support.ts";
+import { startPrivateRabbitmq } from "../../../scripts/services/index.ts";
+import { eventually } from "../../support/index.ts";
+import { startLine } from "../../support/line.ts";
+import {
+  consuming,
+  createLedger,
+  look,
+  queue,
+  sentinel,
+  writeEffect,
+} from "../../public-bugs/support.ts";
 
 test("A12, C8: relay and workers notice a frozen broker by themselves, and after it thaws each consumes once and nothing is lost", async () => {
   await using server = await startPrivateRabbitmq();

@@ -1,9 +1,9 @@
 import { defineJob, type Logger } from "@waybill/core";
 import { expect, test } from "vitest";
 import { z } from "zod";
-import { startPrivateRabbitmq } from "../../scripts/services/index.ts";
-import { eventually } from "../support/index.ts";
-import { startApp, writeEffect } from "./support/start-app.ts";
+import { startPrivateRabbitmq } from "../../../scripts/services/index.ts";
+import { eventually } from "../../support/index.ts";
+import { startApp, writeEffect } from "../../worker/support/start-app.ts";
 
 /** Counts the log lines of each kind. */
 function countingLogger(counts: Map<string, number>): Logger {

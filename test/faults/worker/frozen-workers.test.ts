@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { eventually } from "../support/index.ts";
-import type { App } from "./support/start-app.ts";
-import { startStepApp, startStepWorker, wrongSteps } from "./support/step-workers.ts";
+import { eventually } from "../../support/index.ts";
+import type { App } from "../../worker/support/start-app.ts";
+import { startStepApp, startStepWorker, wrongSteps } from "../../worker/support/step-workers.ts";
 
 /** The living presence of a worker by its name. */
 const bootIdOf = async (app: App, name: string): Promise<string | undefined> => {

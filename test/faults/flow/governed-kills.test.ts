@@ -1,11 +1,11 @@
 /** What limits and orders promise, while relays and workers are killed. */
 
 import { expect, test } from "vitest";
-import { eventually } from "../support/index.ts";
-import { randomFrom, seedOf } from "../support/random.ts";
-import { type App, startApp } from "../worker/support/start-app.ts";
-import { startKillable } from "./support/killable.ts";
-import { createSpans, type Spans } from "./support/spans.ts";
+import { eventually } from "../../support/index.ts";
+import { randomFrom, seedOf } from "../../support/random.ts";
+import { type App, startApp } from "../../worker/support/start-app.ts";
+import { startKillable } from "../../flow/support/killable.ts";
+import { createSpans, type Spans } from "../../flow/support/spans.ts";
 
 const jobs = 300;
 
