@@ -114,6 +114,7 @@ test("S16: the worker's user consumes and dead-letters, and reads no dead letter
   await using env = await startUsers();
   await using relay = await connected(env.urlOf("relay"));
   await using worker = await connected(env.urlOf("worker"));
+  await using administrator = await connected(env.vhost.url);
   await using publisher = recordingPublisher(relay);
   await publisher.publishAll([message("job", env.at.jobsExchange, "mail")]);
   await publisher.idle();
@@ -123,7 +124,7 @@ test("S16: the worker's user consumes and dead-letters, and reads no dead letter
   expect(delivery?.deadLetter()).toBe(true);
   const letters = env.at.deadLetterQueueName("mail");
 
-  await eventually(async () => (await queueDepth(relay, letters))?.messages === 1);
+  await eventually(async () => (await queueDepth(administrator, letters))?.messages === 1);
   await expect(
     onChannel(worker, (channel) => channel.consume(letters, () => undefined)),
   ).rejects.toEqual(refused);
