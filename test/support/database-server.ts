@@ -78,10 +78,11 @@ export async function createTemplate(
 ): Promise<{ readonly name: string; readonly drop: () => Promise<void> }> {
   const { name, url, pool } = await createDatabase(serverUrl, EMPTY, 1);
   await pool.end();
+  const { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE } = process.env;
   await promisify(execFile)(
     process.execPath,
     ["--conditions=@waybill/source", fileURLToPath(CLI), "migrate"],
-    { env: { ...process.env, DATABASE_URL: url } },
+    { env: { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE, DATABASE_URL: url } },
   );
   return {
     name,

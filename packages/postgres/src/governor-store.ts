@@ -117,6 +117,10 @@ export interface GovernorStore {
   knownJobs(
     jobs: readonly DispatchRef[],
   ): Promise<readonly { readonly id: string; readonly queue: string }[]>;
+  /** Which of these a worker has claimed, and how long ago in milliseconds. */
+  startedJobs(
+    jobs: readonly DispatchRef[],
+  ): Promise<readonly { readonly id: string; readonly queue: string; readonly ago_ms: number }[]>;
   unclaimedSlots(): Promise<readonly OutboxRow[]>;
   /** Gives back slots of jobs that have ended; how many. */
   healSlots(): Promise<number>;
@@ -179,6 +183,12 @@ export function createGovernorStore(
       (await run<BacklogRow>(sql.read_waiting_jobs, [JSON.stringify(jobs)])).rows,
     knownJobs: async (jobs) =>
       (await run<{ id: string; queue: string }>(sql.read_known_jobs, [JSON.stringify(jobs)])).rows,
+    startedJobs: async (jobs) =>
+      (
+        await run<{ id: string; queue: string; ago_ms: number }>(sql.read_started_jobs, [
+          JSON.stringify(jobs.map(dispatchColumns)),
+        ])
+      ).rows,
     unclaimedSlots: async () => (await run<OutboxRow>(sql.read_unclaimed_slots)).rows,
     async healSlots() {
       const { rows } = await run<{ slots: number }>(sql.heal_slots);

@@ -3256,6 +3256,7 @@ export type QueryName =
   | "read_queue_settings"
   | "read_requests"
   | "read_slots"
+  | "read_started_jobs"
   | "read_unclaimed"
   | "read_unclaimed_slots"
   | "read_waiting_jobs"
@@ -6632,6 +6633,12 @@ left join waybill.worker as w on w.id = me.id`,
   s.id::text as id, s.queue, s.place::text as place, s.key, s.ordering_key, s.type, s.priority,
   s.dispatch, s.waiting
 from waybill.slot as s`,
+  read_started_jobs: `select i.id::text as id, i.queue,
+  greatest(0, extract(epoch from clock_timestamp() - i.started_at) * 1000)::double precision as ago_ms
+from jsonb_to_recordset(($1::text)::jsonb) as r (i uuid, q text, d integer)
+join waybill.inbox as i on i.id = any (array[r.i]) and i.queue is not distinct from r.q
+where i.dispatch >= r.d
+  and i.started_at is not null`,
   read_unclaimed: `with bounds as materialized (
   select
     $2::pg_snapshot as since,

@@ -62,6 +62,7 @@ export const statementsByRole: Readonly<Record<Part | "owner", readonly QueryNam
     "read_late_page",
     "read_origin",
     "read_slots",
+    "read_started_jobs",
     "read_unclaimed",
     "read_unclaimed_slots",
     "read_waiting_jobs",

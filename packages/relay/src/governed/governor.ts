@@ -17,6 +17,7 @@ import { Cadence } from "./cadence.ts";
 import { FreedReader } from "./freed-reader.ts";
 import { readJobOf, recordOf, refOf, refText, type Ref } from "./job-forms.ts";
 import { Schedules, waitingJobOf } from "./schedules.ts";
+import { StartsReader } from "./starts-reader.ts";
 import type { WaitingJob } from "./waiting-job.ts";
 
 /** Options of {@link Governor}. */
@@ -51,6 +52,7 @@ export class Governor {
   readonly #options: GovernorOptions;
   readonly #schedules = new Schedules();
   readonly #freed: FreedReader;
+  readonly #starts: StartsReader;
   readonly #cadence = new Cadence();
   #place: number;
   #revision = "";
@@ -68,6 +70,7 @@ export class Governor {
     this.#options = options;
     this.#place = Number(options.epoch) * placesOfTerm;
     this.#freed = new FreedReader(options.store, options.epoch);
+    this.#starts = new StartsReader(options.store, this.#schedules);
   }
 
   /** True where the row is not to be published as it comes. */
@@ -157,7 +160,7 @@ export class Governor {
     const freedAtMs = this.#schedules.any
       ? this.#freed.dueAtMs(this.#schedules.hasSlots)
       : Infinity;
-    return Math.min(idleAtMs, opensAtMs, freedAtMs);
+    return Math.min(idleAtMs, opensAtMs, freedAtMs, this.#starts.dueAtMs);
   }
 
   async #readSettings(): Promise<void> {
@@ -181,6 +184,7 @@ export class Governor {
     const pages = this.#intake.splice(0);
     // Of a retry that was read the news has the end of its attempt; first attempts need not wait for any.
     await this.#readNews(pages.some(({ rows }) => rows.some(({ dispatch }) => dispatch > 1)));
+    await this.#starts.read();
     // Before rows are added: a lane whose rest was read has them all, and what comes behind is kept in memory.
     await this.#refill();
     for (const { rows, page } of pages) await this.#feed(rows, page);

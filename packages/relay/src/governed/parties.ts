@@ -45,7 +45,6 @@ export class Party<L extends Limits> {
 
   start(): void {
     this.running += 1;
-    this.bucket?.take();
   }
 
   stop(_nowMs: number): void {

@@ -10,6 +10,7 @@ import { Lane } from "./lane.ts";
 import type { QueueLimits } from "./limits.ts";
 import { KeyParty, Party, TypeParty } from "./parties.ts";
 import { Rings } from "./rings.ts";
+import { Unstarted } from "./unstarted.ts";
 import { laneIdOf, type SlotRecord, type WaitingJob } from "./waiting-job.ts";
 
 /** Part of what would bring the first key to its own limit: the slots of a key come and go. */
@@ -33,6 +34,8 @@ interface Wake {
 /** See the head of the file. */
 export class QueueSchedule {
   readonly name: string;
+  /** Dispatched jobs whose starts count for a rate and are not known yet. */
+  readonly unstarted: Unstarted = new Unstarted();
   readonly #all: Party<QueueLimits>;
   readonly #breakers: BreakerViews;
   readonly #keys = new Map<string, KeyParty>();
@@ -269,7 +272,10 @@ export class QueueSchedule {
     if (known !== undefined) this.#blocked -= 1;
     const isAgain = known !== undefined;
     this.#slots.set(record.id, { record, key, type, lane, isAgain, waiting: false });
-    for (const party of [this.#all, key, type]) party.start();
+    const parties = [this.#all, key, type];
+    for (const party of parties) party.start();
+    const buckets = parties.map(({ bucket }) => bucket);
+    this.unstarted.add(record, buckets, nowMs);
   }
 
   #wait(id: string, nowMs: number): void {
@@ -277,6 +283,7 @@ export class QueueSchedule {
     if (slot === undefined || slot.waiting) return;
     slot.waiting = true;
     this.#blocked += 1;
+    this.unstarted.started(id, 0, nowMs);
     for (const party of [this.#all, slot.key, slot.type]) party.stop(nowMs);
   }
 
@@ -285,6 +292,7 @@ export class QueueSchedule {
     const slot = this.#slots.get(id);
     if (slot === undefined) return;
     this.#slots.delete(id);
+    this.unstarted.started(id, 0, nowMs);
     if (slot.waiting) this.#blocked -= 1;
     else for (const party of [this.#all, slot.key, slot.type]) party.stop(nowMs);
     if (slot.lane?.blockedBy === id) {
@@ -352,7 +360,7 @@ export class QueueSchedule {
     const slot = this.#slots.get(job.id);
     if (slot === undefined) return;
     const lane = slot.lane ?? this.#laneOf(job);
-    for (const { bucket } of [this.#all, slot.key, slot.type]) bucket?.giveBack();
+    this.unstarted.giveBack(job.id);
     // A head whose retry had come waits for it again; any other has no slot.
     if (slot.isAgain) this.waits(job.id, nowMs);
     else this.ended(job.id, nowMs);

@@ -1,6 +1,13 @@
 /** The governed queues of one term, with what they share: the breakers, and turns of one round. */
 
-import type { BacklogRow, FreedRow, Governance, QueueCapacity, SlotRow } from "@waybill/postgres";
+import type {
+  BacklogRow,
+  DispatchRef,
+  FreedRow,
+  Governance,
+  QueueCapacity,
+  SlotRow,
+} from "@waybill/postgres";
 import { BreakerViews } from "./breaker-views.ts";
 import { limitsOf, noLimits, type QueueLimits } from "./limits.ts";
 import { Pace } from "./pace.ts";
@@ -43,6 +50,16 @@ export class Schedules {
 
   get hasSlots(): boolean {
     return [...this.#queues.values()].some(({ running }) => running > 0);
+  }
+
+  /** True where a rate counts starts and some are awaited. */
+  get awaitsStarts(): boolean {
+    return [...this.#queues.values()].some(({ unstarted }) => !unstarted.isEmpty);
+  }
+
+  /** Dispatched jobs that may have started. */
+  unstarted(nowMs: number): readonly DispatchRef[] {
+    return [...this.#queues.values()].flatMap((queue) => queue.unstarted.refs(nowMs));
   }
 
   of(name: string, nowMs: number): QueueSchedule {
