@@ -267,6 +267,14 @@ export class Line implements AsyncDisposable {
     return await readRuns(this.#logs, this.#isCut);
   }
 
+  /** When workers claimed the jobs, in microseconds, in that order. */
+  async claimsUs(): Promise<readonly number[]> {
+    const found = await this.ground.pool.query<{ us: number }>(
+      "select (extract(epoch from started_at) * 1000000)::double precision as us from waybill.inbox order by started_at",
+    );
+    return found.rows.map(({ us }) => us);
+  }
+
   /** Waits until so many runs were written down, whatever else is still to do; the runs may be read then. */
   async logged(count: number): Promise<void> {
     this.#isCut = true;

@@ -18,7 +18,7 @@ export interface RateLimit {
   readonly perMs?: number | undefined;
   /**
    * Starts that may come at once after a quiet time; 1 to 1,000,000. In any time t no more than
-   * `limit * t / perMs + burst` jobs start, however long the way from dispatch to start takes (for up to 10 s). A
+   * `limit * t / perMs + burst` jobs are claimed by workers, however long their way there takes (up to 10 s). A
    * burst below one start and what the rate gives in 50 ms counts as that much.
    * @default a tenth of a second's worth, 1 at least
    */

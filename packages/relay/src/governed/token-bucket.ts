@@ -65,9 +65,12 @@ export class TokenBucket {
     const startedAtMs = nowMs - agoMs;
     // Of before a takeover: its token was its predecessor's.
     if (startedAtMs < this.#madeAtMs) return;
-    // While it was full since, it would have filled up again.
-    const fullMs = this.#tokens < this.#most ? 0 : nowMs - Math.max(startedAtMs, this.#fullSinceMs);
-    this.#tokens -= Math.max(0, 1 - fullMs * this.#perMs);
+    // While it was full since, it would have filled up again; what one start had of that is gone for the next.
+    const fullSinceMs = Math.max(startedAtMs, this.#fullSinceMs);
+    const refilled =
+      this.#tokens < this.#most ? 0 : Math.min(1, (nowMs - fullSinceMs) * this.#perMs);
+    this.#fullSinceMs = fullSinceMs + refilled / this.#perMs;
+    this.#tokens -= 1 - refilled;
   }
 
   /** When to look whether there is a token. */
