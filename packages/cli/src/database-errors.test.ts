@@ -39,6 +39,20 @@ test.each([
   },
 );
 
+test("a file of the URL that cannot be read is named, and no port is blamed", () => {
+  const error = Object.assign(failure("ENOENT", "no such file"), {
+    syscall: "open",
+    path: "/ca.pem",
+  });
+
+  const diagnosis = diagnoseDatabase(error, url);
+
+  expect(diagnosis?.error.message).toMatch(
+    /file \/ca\.pem .* cannot be read \(ENOENT\).*sslrootcert/,
+  );
+  expect(diagnosis?.waitingHelps).toBe(false);
+});
+
 test("an error of several addresses is explained by the first", () => {
   const error = new AggregateError([failure("ECONNREFUSED", "connect ECONNREFUSED ::1:6432")]);
 

@@ -164,13 +164,24 @@ function byText(text: string, target: Target): Explanation | undefined {
   return undefined;
 }
 
+/** A file that the driver reads for TLS before it connects. */
+function byFile(error: unknown, code: string): Explanation | undefined {
+  if (stringOf(error, "syscall") !== "open") return undefined;
+  return {
+    fact: `the file ${cleanText(stringOf(error, "path"), 300)} of its URL cannot be read (${code})`,
+    advice: "Correct sslrootcert, sslcert or sslkey in DATABASE_URL, or the file's rights.",
+    waitingHelps: false,
+  };
+}
+
 /** Explains an error of pg, where it is about reaching or using the server. */
 export function diagnoseDatabase(error: unknown, url: string): DatabaseDiagnosis | undefined {
   const target = databaseTarget(url);
   // localhost has two addresses, and an AggregateError has no message of its own.
   const first: unknown = error instanceof AggregateError ? error.errors[0] : error;
   const text = cleanText(stringOf(first, "message"), 300);
-  const explanation = byCode(stringOf(first, "code"), target) ?? byText(text, target);
+  const code = stringOf(first, "code");
+  const explanation = byFile(first, code) ?? byCode(code, target) ?? byText(text, target);
   if (explanation === undefined) return undefined;
   const { fact, advice, waitingHelps } = explanation;
   return {

@@ -26,20 +26,22 @@ export function explainDatabaseError(error: unknown, url: string): unknown {
  * @throws DatabaseUnavailableError that says what is wrong and what to do, within 10 seconds
  */
 export async function connectDatabase(url: string): Promise<CommandDatabase> {
-  const client = new Client({
-    connectionString: url,
-    application_name: "waybill",
-    connectionTimeoutMillis: connectTimeoutMs,
-    // By the driver's clock: a pooler would refuse statement_timeout as an unknown parameter.
-    query_timeout: statementTimeoutMs,
-    keepAlive: true,
-  });
-  // Without a listener the loss of an idle connection would end the process with a stack trace.
-  client.on("error", () => undefined);
+  let client: Client | undefined;
   try {
+    // Reads the files that the URL names.
+    client = new Client({
+      connectionString: url,
+      application_name: "waybill",
+      connectionTimeoutMillis: connectTimeoutMs,
+      // By the driver's clock: a pooler would refuse statement_timeout as an unknown parameter.
+      query_timeout: statementTimeoutMs,
+      keepAlive: true,
+    });
+    // Without a listener the loss of an idle connection would end the process with a stack trace.
+    client.on("error", () => undefined);
     await client.connect();
   } catch (error) {
-    await client.end().catch(() => undefined);
+    await client?.end().catch(() => undefined);
     throw (
       diagnoseDatabase(error, url)?.error ??
       new DatabaseUnavailableError(
@@ -49,10 +51,11 @@ export async function connectDatabase(url: string): Promise<CommandDatabase> {
       )
     );
   }
+  const connected = client;
   return {
-    client,
+    client: connected,
     [Symbol.asyncDispose]: async () => {
-      await client.end().catch(() => undefined);
+      await connected.end().catch(() => undefined);
     },
   };
 }
