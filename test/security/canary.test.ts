@@ -23,11 +23,10 @@ test("S9: a secret of a payload is in no log at the lowest level, whatever fails
     "select id from waybill.enqueue(($1::text)::jsonb)",
     [JSON.stringify([{ type: "email.welcome", queue: "emails", payload: { to: [secret] } }])],
   );
-  const failed = [again, invalid?.id];
   await eventually(
     async () => {
-      const rows = await database.rows("select distinct id from waybill.failure");
-      expect(rows.map(({ id }) => id).toSorted()).toEqual(failed.toSorted());
+      const rows = await database.rows<{ id: string }>("select distinct id from waybill.failure");
+      expect(new Set(rows.map(({ id }) => id))).toEqual(new Set([again, invalid?.id]));
     },
     { deadlineMs: 25_000 },
   );

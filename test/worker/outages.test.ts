@@ -190,8 +190,9 @@ test("E3: sessions that the server ends again and again, anywhere, end no proces
 test("E8: a connection pool that is exhausted spends no attempt", async () => {
   await using app = await startApp();
   const pool = createPool(app.database.url, 1);
-  pool.options.connectionTimeoutMillis = 50;
   const holder = await pool.connect();
+  // From now on nobody connects, one can only wait for the holder's connection.
+  pool.options.connectionTimeoutMillis = 50;
   // Without a pool size, so that the start-up check does not see what is wrong.
   const database = { ...pgDatabase(pool), poolSize: undefined };
   await app.startWorker(

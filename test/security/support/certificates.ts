@@ -25,29 +25,22 @@ export interface Authority extends AsyncDisposable {
 /** An authority that only who is told of it knows. Needs the command `openssl`. */
 export async function startAuthority(): Promise<Authority> {
   const directory = await mkdtemp(join(tmpdir(), "waybill-tls-"));
-  const at = (name: string): string => join(directory, name);
-  const openssl = (...args: string[]): Promise<unknown> => execute("openssl", args);
-  const newKey = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
-  const file = at("ca.pem");
-  await openssl(
-    ...["req", "-x509", ...newKey, "-keyout", at("ca.key"), "-out", file],
-    ...["-days", "2", "-subj", "/CN=Test authority"],
-  );
+  const openssl = (args: string): Promise<unknown> =>
+    execute("openssl", args.split(" "), { cwd: directory });
+  const read = (name: string): Promise<string> => readFile(join(directory, name), "utf8");
+  const newKey = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+  await openssl(`req -x509 ${newKey} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority`);
   let issued = 0;
   return {
-    file,
+    file: join(directory, "ca.pem"),
     async issue(host, days = 2) {
-      issued += 1;
-      const [key, request, cert, extensions] = ["key", "csr", "pem", "ext"].map((suffix) =>
-        at(`${issued}.${suffix}`),
-      ) as [string, string, string, string];
-      await writeFile(extensions, `subjectAltName=${host}`);
-      await openssl("req", ...newKey, "-keyout", key, "-out", request, "-subj", "/CN=server");
+      const name = `issued-${(issued += 1)}`;
+      await writeFile(join(directory, `${name}.ext`), `subjectAltName=${host}`);
+      await openssl(`req ${newKey} -keyout ${name}.key -out ${name}.csr -subj /CN=server`);
       await openssl(
-        ...["x509", "-req", "-in", request, "-CA", file, "-CAkey", at("ca.key"), "-CAcreateserial"],
-        ...["-days", String(days), "-extfile", extensions, "-out", cert],
+        `x509 -req -in ${name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days ${days} -extfile ${name}.ext -out ${name}.pem`,
       );
-      return { cert: await readFile(cert, "utf8"), key: await readFile(key, "utf8") };
+      return { cert: await read(`${name}.pem`), key: await read(`${name}.key`) };
     },
     async [Symbol.asyncDispose]() {
       await rm(directory, { recursive: true });
