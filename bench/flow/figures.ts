@@ -53,8 +53,8 @@ export function grouped(
 }
 
 /**
- * By how many starts the fullest window exceeds `perUs` times its length: what a bucket of this burst
- * allows is no more than the burst.
+ * By how many starts the fullest window exceeds `perUs` times its length, or both in another unit of time: what a
+ * bucket of this burst allows is no more than the burst.
  */
 export function fullestWindow(startsUs: readonly number[], perUs: number): number {
   let lowest = Number.POSITIVE_INFINITY;

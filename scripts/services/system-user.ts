@@ -63,8 +63,7 @@ export function serverDirectory(
   isDurable = true,
 ): string {
   const parents = [...(!isDurable && hasMemory() ? [MEMORY] : []), tmpdir(), "/tmp", "/var/tmp"];
-  const parent =
-    user === undefined ? (parents[0] ?? tmpdir()) : (parents.find(isOpenToAll) ?? "/tmp");
+  const parent = (user === undefined ? parents[0] : parents.find(isOpenToAll)) ?? "/tmp";
   const directory = mkdtempSync(join(parent, `waybill-${name}-`));
   if (user !== undefined) chownSync(directory, user.uid, user.gid);
   return directory;

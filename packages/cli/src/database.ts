@@ -26,10 +26,9 @@ export function explainDatabaseError(error: unknown, url: string): unknown {
  * @throws DatabaseUnavailableError that says what is wrong and what to do, within 10 seconds
  */
 export async function connectDatabase(url: string): Promise<CommandDatabase> {
-  let client: Client | undefined;
   try {
     // Reads the files that the URL names.
-    client = new Client({
+    const client = new Client({
       connectionString: url,
       application_name: "waybill",
       connectionTimeoutMillis: connectTimeoutMs,
@@ -39,9 +38,13 @@ export async function connectDatabase(url: string): Promise<CommandDatabase> {
     });
     // Without a listener the loss of an idle connection would end the process with a stack trace.
     client.on("error", () => undefined);
-    await client.connect();
+    const end = (): Promise<void> => client.end().catch(() => undefined);
+    await client.connect().catch(async (error: unknown) => {
+      await end();
+      throw error;
+    });
+    return { client, [Symbol.asyncDispose]: end };
   } catch (error) {
-    await client?.end().catch(() => undefined);
     throw (
       diagnoseDatabase(error, url)?.error ??
       new DatabaseUnavailableError(
@@ -51,13 +54,6 @@ export async function connectDatabase(url: string): Promise<CommandDatabase> {
       )
     );
   }
-  const connected = client;
-  return {
-    client: connected,
-    [Symbol.asyncDispose]: async () => {
-      await connected.end().catch(() => undefined);
-    },
-  };
 }
 
 /** Runs `work` with a connection of its own. */

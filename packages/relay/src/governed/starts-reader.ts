@@ -1,8 +1,6 @@
 import type { GovernorStore } from "@waybill/postgres";
 import type { Schedules } from "./schedules.ts";
-
-/** Milliseconds between two looks while a start is awaited. */
-const lookMs = 20;
+import { startsMs } from "./token-bucket.ts";
 
 /** Reads which dispatched jobs have started, where a rate counts starts. */
 export class StartsReader {
@@ -17,12 +15,13 @@ export class StartsReader {
 
   /** When to look again; Infinity while no start is awaited. */
   get dueAtMs(): number {
-    return this.#schedules.awaitsStarts ? this.#atMs + lookMs : Infinity;
+    return this.#schedules.awaitsStarts ? this.#atMs + startsMs : Infinity;
   }
 
   async read(): Promise<void> {
-    if (performance.now() < this.dueAtMs) return;
-    const jobs = this.#schedules.unstarted(performance.now());
+    const beganAtMs = performance.now();
+    if (beganAtMs < this.dueAtMs) return;
+    const jobs = this.#schedules.unstarted(beganAtMs);
     const rows = jobs.length === 0 ? [] : await this.#store.startedJobs(jobs);
     const nowMs = performance.now();
     for (const { id, queue, ago_ms } of rows) {

@@ -1,5 +1,6 @@
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
+import { fullestWindow } from "../../../../bench/flow/figures.ts";
 import { TokenBucket } from "./token-bucket.ts";
 
 interface Way {
@@ -32,17 +33,6 @@ function startsOf(
     }
   }
   return starts.toSorted((a, b) => a - b);
-}
-
-/** Starts above the rate in the stretch of time that has the most of them. */
-function fullestWindow(starts: readonly number[], perMs: number): number {
-  let most = 0;
-  let before = -Infinity;
-  for (const [index, atMs] of starts.entries()) {
-    before = Math.max(before, atMs * perMs - index);
-    most = Math.max(most, index + 1 - atMs * perMs + before);
-  }
-  return most;
 }
 
 const ms = (max: number) => fc.integer({ min: 0, max });

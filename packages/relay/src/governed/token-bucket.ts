@@ -7,8 +7,8 @@ export interface BucketSize {
 
 /** Milliseconds from a dispatch to the news of its start, with which a rate can still be used in full. */
 const wayMs = 50;
-/** Milliseconds after which news of starts may have come. */
-const newsMs = 20;
+/** Milliseconds between two looks at what has started. */
+export const startsMs = 20;
 
 /**
  * A token bucket by the monotonic clock, for starts that become known later. A dispatch reserves a token,
@@ -76,7 +76,7 @@ export class TokenBucket {
   /** When to look whether there is a token. */
   readyAtMs(nowMs: number): number {
     if (this.has(nowMs)) return nowMs;
-    if (this.#most - this.#reserved < 1) return nowMs + newsMs;
+    if (this.#most - this.#reserved < 1) return nowMs + startsMs;
     return nowMs + (1 + this.#reserved - this.#tokens) / this.#perMs;
   }
 

@@ -43,7 +43,7 @@ export class Unstarted {
     this.#jobs.delete(id);
   }
 
-  /** Those of which the start may have become known. */
+  /** Those of which the start may have become known; one that takes too long counts as started. */
   refs(nowMs: number): readonly DispatchRef[] {
     for (const [id, { atMs }] of this.#jobs) {
       if (atMs + startMaxMs > nowMs) break;
