@@ -1,12 +1,12 @@
 /** The questions are worth as much as what they find: each fault is planted, and has to be named. */
 
-import { createOutbox, migrate, pgDatabase } from "@waybill/postgres";
+import { createOutbox, pgDatabase } from "@waybill/postgres";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { PoolClient } from "pg";
 import { expect, test } from "vitest";
-import { createTestDatabase } from "../support/index.ts";
+import { createMigratedDatabase } from "../support/index.ts";
 import { askLedger, loadFiles } from "./books.ts";
 import { findSecret } from "./canary.ts";
 import { historyOf } from "./history.ts";
@@ -16,8 +16,7 @@ const payload = { ms: 0, failures: 0, children: 0, secret: "canary" };
 
 async function startLedger() {
   await using undo = new AsyncDisposableStack();
-  const database = undo.use(await createTestDatabase());
-  await migrate(database.pool);
+  const database = undo.use(await createMigratedDatabase());
   await database.pool.query(await readFile(new URL("ledger.sql", import.meta.url), "utf8"));
   const directory = await mkdtemp(join(tmpdir(), "waybill-chaos-test-"));
   undo.defer(() => rm(directory, { recursive: true, force: true }));

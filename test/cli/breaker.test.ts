@@ -1,16 +1,11 @@
 import { expect, test } from "vitest";
 import { defineDependency } from "@waybill/core";
 import { createDependencyStore } from "@waybill/postgres";
-import { createMigratedDatabase, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase } from "../support/index.ts";
 import { runCli } from "./support.ts";
 
-async function startDatabase(): Promise<TestDatabase> {
-  const database = await createMigratedDatabase();
-  return database;
-}
-
 test("breakers are opened, shown, closed, and tell their history", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const store = createDependencyStore(database.pool);
   await store.declare([
@@ -52,7 +47,7 @@ test("breakers are opened, shown, closed, and tell their history", async () => {
 });
 
 test("opening a breaker says so, asks where nobody can be asked, and names the known dependencies", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const none = await runCli(["breaker"], env);
   await createDependencyStore(database.pool).declare([defineDependency({ name: "payments-api" })]);

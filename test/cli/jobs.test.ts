@@ -6,11 +6,6 @@ import { createMigratedDatabase, createTestDatabase, type TestDatabase } from ".
 import { addWorker } from "../support/worker-row.ts";
 import { runCli } from "./support.ts";
 
-async function startDatabase(): Promise<TestDatabase> {
-  const database = await createMigratedDatabase();
-  return database;
-}
-
 async function enqueue(database: TestDatabase, type: string, count = 1): Promise<string[]> {
   const jobs = Array.from({ length: count }, (_, n) => ({ type, queue: "emails", payload: { n } }));
   const rows = await database.rows<{ id: string }>(
@@ -72,7 +67,7 @@ async function enqueueFailed(
 }
 
 test("jobs are listed by state, in pages, for people and for programs", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   await enqueue(database, "email.welcome", 3);
   await enqueue(database, "email.bye");
@@ -108,7 +103,7 @@ test("jobs are listed by state, in pages, for people and for programs", async ()
 });
 
 test("one job is shown with its payload, failures and audit", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const [id = ""] = await enqueueFailed(
     database,
@@ -135,7 +130,7 @@ test("one job is shown with its payload, failures and audit", async () => {
 });
 
 test("cancelling needs --yes where nobody can be asked, and reports each job", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const [first = "", second = ""] = await enqueue(database, "email.welcome", 2);
 
@@ -161,7 +156,7 @@ test("cancelling needs --yes where nobody can be asked, and reports each job", a
 });
 
 test("retry runs a failed job again and lets a parked message go, and refuses all else", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const [failed = ""] = await enqueueFailed(database, 1, "no such customer");
   const [queued = ""] = await enqueue(database, "email.welcome");
@@ -187,7 +182,7 @@ test("retry runs a failed job again and lets a parked message go, and refuses al
 });
 
 test("dead letters are listed and retried by filter, after a dry run", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   await enqueueFailed(database, 2, "no such customer");
   await enqueueFailed(database, 1, "quota is used up");
@@ -236,7 +231,7 @@ test("migrating is a dry run first, then done, then nothing to do", async () => 
 });
 
 test("a schema that is newer than the packages is refused with the remedy", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   await database.rows(
     `insert into waybill.migration (version, name, hash) values (999, 'future', repeat('0', 64))`,
   );

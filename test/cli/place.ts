@@ -18,7 +18,7 @@ export interface Place extends AsyncDisposable {
   readonly vhost: TestVhost;
   readonly env: Environment;
   /** Enqueues a welcome mail, which the modules emails.ts and slow.ts handle. */
-  enqueue(to: string): Promise<string>;
+  enqueue(to: unknown): Promise<string>;
   /** Addresses of the mails that were sent, sorted. */
   sent(): Promise<readonly string[]>;
 }

@@ -1,8 +1,7 @@
 /** Servers that cannot be used: one clear message with the remedy, no secret in it, and never a hang. */
 
-import { createServer } from "node:net";
 import { expect, inject, test } from "vitest";
-import { createTestDatabase, createTestVhost } from "../support/index.ts";
+import { createTestDatabase, createTestVhost, startLoopbackServer } from "../support/index.ts";
 import { runCli, startCli } from "./support.ts";
 
 const canary = "canary-pa55word";
@@ -20,18 +19,11 @@ async function startSilence(): Promise<
   AsyncDisposable & { readonly port: string; readonly called: Promise<void> }
 > {
   const called = Promise.withResolvers<void>();
-  const server = createServer((socket) => {
-    socket.on("error", () => undefined);
-    called.resolve();
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
+  const server = await startLoopbackServer(() => called.resolve());
   return {
     called: called.promise,
-    port: typeof address === "object" && address !== null ? String(address.port) : "0",
-    async [Symbol.asyncDispose]() {
-      server.close();
-    },
+    port: String(server.port),
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   };
 }
 

@@ -1,18 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
-import { createMigratedDatabase, eventually, type TestDatabase } from "../support/index.ts";
+import { createMigratedDatabase, eventually } from "../support/index.ts";
 import { runCli, startCli } from "./support.ts";
 import { addWorker } from "../support/worker-row.ts";
-
-async function startDatabase(): Promise<TestDatabase> {
-  const database = await createMigratedDatabase();
-  return database;
-}
 
 const past = new Date(0);
 
 test("workers are listed with what they run and what blocks them, dead ones where they are asked for", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const busy = await addWorker(database, "busy", {
     running: 3,
@@ -78,7 +73,7 @@ test("workers are listed with what they run and what blocks them, dead ones wher
 });
 
 test("draining needs a choice and --yes, says whom it asked, and is written to the audit log", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const id = await addWorker(database, "worker-1");
   await addWorker(database, "worker-2");
@@ -120,7 +115,7 @@ test("draining needs a choice and --yes, says whom it asked, and is written to t
 });
 
 test("a drain that is waited for ends when every worker is idle, gone or dead, with 3 where one was not", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const idle = await addWorker(database, "idle");
   const gone = await addWorker(database, "gone");
@@ -149,7 +144,7 @@ test("a drain that is waited for ends when every worker is idle, gone or dead, w
 });
 
 test("a worker that is to restart has stopped when its row is gone, not when it is idle", async () => {
-  await using database = await startDatabase();
+  await using database = await createMigratedDatabase();
   const env = { DATABASE_URL: database.url };
   const id = await addWorker(database, "worker-1", { state: "draining" });
 

@@ -1,9 +1,14 @@
-import { createServer, type Socket } from "node:net";
+import { type Socket } from "node:net";
 import { silentLogger } from "@waybill/core";
 import { createBrokerConnection, queueDepth } from "@waybill/rabbitmq";
 import { expect, inject, test } from "vitest";
 
-import { eventually, startProxy } from "../support/index.ts";
+import {
+  eventually,
+  type LoopbackServer,
+  startLoopbackServer,
+  startProxy,
+} from "../support/index.ts";
 import { connected, recordingLogger } from "./support.ts";
 
 /** The message of the first failed round. */
@@ -68,21 +73,11 @@ test("a port of another service is told from a broker", async () => {
   );
 });
 
-async function serverThat(answer: (socket: Socket) => void) {
-  const server = createServer((socket) => {
-    socket.on("error", () => undefined);
+const serverThat = (answer: (socket: Socket) => void): Promise<LoopbackServer> =>
+  startLoopbackServer((socket) => {
     socket.resume();
     answer(socket);
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const address = server.address();
-  return {
-    port: typeof address === "object" && address !== null ? address.port : 0,
-    async [Symbol.asyncDispose]() {
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
-}
 
 test("closing ends a handshake that nobody answers", async () => {
   await using silent = await serverThat(() => undefined);

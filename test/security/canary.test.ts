@@ -19,14 +19,11 @@ test("S9: a secret of a payload is in no log at the lowest level, whatever fails
   const sent = await place.enqueue(secret);
   await eventually(async () => (await place.sent()).length === 1, { deadlineMs: 25_000 });
   const again = await place.enqueue(secret);
-  const [invalid] = await database.rows<{ id: string }>(
-    "select id from waybill.enqueue(($1::text)::jsonb)",
-    [JSON.stringify([{ type: "email.welcome", queue: "emails", payload: { to: [secret] } }])],
-  );
+  const invalid = await place.enqueue([secret]);
   await eventually(
     async () => {
       const rows = await database.rows<{ id: string }>("select distinct id from waybill.failure");
-      expect(new Set(rows.map(({ id }) => id))).toEqual(new Set([again, invalid?.id]));
+      expect(new Set(rows.map(({ id }) => id))).toEqual(new Set([again, invalid]));
     },
     { deadlineMs: 25_000 },
   );

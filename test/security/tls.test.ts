@@ -24,12 +24,14 @@ function withSecret(url: string): string {
 }
 
 const links = [
-  { link: "PostgreSQL", variable: "DATABASE_URL", args: ["jobs", "list"] },
-  { link: "RabbitMQ", variable: "RABBITMQ_URL", args: ["topology", "check", "--queue", "mail"] },
+  { link: "PostgreSQL", variable: "DATABASE_URL", target: "databaseUrl", args: ["jobs", "list"] },
+  {
+    link: "RabbitMQ",
+    variable: "RABBITMQ_URL",
+    target: "rabbitmqUrl",
+    args: ["topology", "check", "--queue", "mail"],
+  },
 ] as const;
-
-const targetOf = (link: string): string =>
-  inject(link === "PostgreSQL" ? "databaseUrl" : "rabbitmqUrl");
 
 test("S18: relay and worker run a job over TLS on both links, by an authority of one's own", async () => {
   await using place = await startPlace();
@@ -68,7 +70,7 @@ test("S18: PostgreSQL's authority may be named in the URL", async () => {
 
 test.each(links)(
   "S18: $link with a certificate of another host, that is over, or of an unknown authority is refused, and told no password",
-  async ({ link, variable, args }) => {
+  async ({ variable, target, args }) => {
     await using strangers = await startAuthority();
     const wrong = {
       "of another host": await authority.issue("DNS:other.example"),
@@ -76,7 +78,7 @@ test.each(links)(
       "of an unknown authority": await strangers.issue("IP:127.0.0.1"),
     };
     for (const [what, certificate] of Object.entries(wrong)) {
-      await using front = await startTlsFront(targetOf(link), certificate);
+      await using front = await startTlsFront(inject(target), certificate);
 
       const result = await runCli(args, {
         [variable]: withSecret(front.url),
@@ -93,8 +95,8 @@ test.each(links)(
 
 test.each(links)(
   "S18: $link that says it speaks no TLS is refused where the URL asks for it, and told no password",
-  async ({ link, variable, args }) => {
-    await using front = await startTlsFront(targetOf(link));
+  async ({ variable, target, args }) => {
+    await using front = await startTlsFront(inject(target));
 
     const result = await runCli(args, { [variable]: withSecret(front.url) });
 

@@ -71,21 +71,20 @@ export async function createDatabase(
 
 /**
  * Makes what createMigratedDatabase copies; nobody may be connected to it. With the CLI, since vitest's main process does
- * not resolve packages to their sources. Resolves to its name and to what drops it.
+ * not resolve packages to their sources.
  */
-export async function createTemplate(
-  serverUrl: string,
-): Promise<{ readonly name: string; readonly drop: () => Promise<void> }> {
-  const { name, url, pool } = await createDatabase(serverUrl, EMPTY, 1);
-  await pool.end();
+export async function createTemplate(serverUrl: string): Promise<TestDatabase> {
+  const database = await createDatabase(serverUrl, EMPTY);
   const { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE } = process.env;
-  await promisify(execFile)(
-    process.execPath,
-    ["--conditions=@waybill/source", fileURLToPath(CLI), "migrate"],
-    { env: { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE, DATABASE_URL: url } },
-  );
-  return {
-    name,
-    drop: () => administer(serverUrl, `drop database if exists "${name}" with (force)`),
-  };
+  try {
+    await promisify(execFile)(
+      process.execPath,
+      ["--conditions=@waybill/source", fileURLToPath(CLI), "migrate"],
+      { env: { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE, DATABASE_URL: database.url } },
+    );
+  } catch (error) {
+    await database[Symbol.asyncDispose]();
+    throw error;
+  }
+  return database;
 }

@@ -18,25 +18,25 @@ declare module "vitest" {
 
 /** Resolves the services once for all test files; returns what ends them. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const services = await resolveServices({
-    // On stderr, so that a reporter's output on stdout stays whole.
-    log: (line) => process.stderr.write(`${line}\n`),
-    fsync: false,
-  });
+  await using ends = new AsyncDisposableStack();
+  const services = ends.use(
+    await resolveServices({
+      // On stderr, so that a reporter's output on stdout stays whole.
+      log: (line) => process.stderr.write(`${line}\n`),
+      fsync: false,
+    }),
+  );
   if (services.managementUrl === undefined) {
-    await services.stop();
     throw new Error(
       "Cannot run the tests on this RabbitMQ: its management API does not answer, and each test makes a virtual host of its own with it. " +
         "Set WAYBILL_MANAGEMENT_URL, enable it with: rabbitmq-plugins enable rabbitmq_management, or unset RABBITMQ_URL to have a broker started.",
     );
   }
-  const template = await createTemplate(services.databaseUrl);
+  const template = ends.use(await createTemplate(services.databaseUrl));
   project.provide("databaseUrl", services.databaseUrl);
   project.provide("migratedDatabase", template.name);
   project.provide("rabbitmqUrl", services.rabbitmqUrl);
   project.provide("managementUrl", services.managementUrl);
-  return async () => {
-    await template.drop();
-    await services.stop();
-  };
+  const all = ends.move();
+  return () => all.disposeAsync();
 }

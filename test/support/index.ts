@@ -1,4 +1,5 @@
 export { eventually, type EventuallyOptions } from "./eventually.ts";
+export { type LoopbackServer, startLoopbackServer } from "./loopback-server.ts";
 export { managementApi, type ManagementApi } from "./management-api.ts";
 export { startProxy, type FaultProxy, type ProxyDirection } from "./proxy.ts";
 export {

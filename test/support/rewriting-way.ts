@@ -1,4 +1,5 @@
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { connect } from "node:net";
+import { startLoopbackServer } from "./loopback-server.ts";
 
 /** A way to PostgreSQL that changes what the server says. */
 export interface RewritingWay extends AsyncDisposable {
@@ -15,34 +16,18 @@ export async function startRewritingWay(
   rewriterOf: () => (chunk: Buffer) => Buffer,
 ): Promise<RewritingWay> {
   const target = new URL(databaseUrl);
-  const sockets = new Set<Socket>();
-  const server = createServer((client) => {
+  const server = await startLoopbackServer((client, keep) => {
     const upstream = connect(Number(target.port || 5_432), target.hostname);
-    for (const socket of [client, upstream]) {
-      sockets.add(socket);
-      socket.on("close", () => sockets.delete(socket));
-      socket.on("error", () => {
-        client.destroy();
-        upstream.destroy();
-      });
-    }
+    keep(upstream);
+    client.on("error", () => upstream.destroy());
+    upstream.on("error", () => client.destroy());
     const rewrite = rewriterOf();
     client.pipe(upstream);
     upstream.on("data", (chunk) => client.write(rewrite(chunk)));
     upstream.on("end", () => client.end());
   });
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.listen(0, "127.0.0.1", resolve);
-  await promise;
   const url = new URL(databaseUrl);
   url.hostname = "127.0.0.1";
-  url.port = String((server.address() as AddressInfo).port);
-  return {
-    url: url.href,
-    async [Symbol.asyncDispose]() {
-      const closed = new Promise((done) => server.close(done));
-      for (const socket of sockets) socket.destroy();
-      await closed;
-    },
-  };
+  url.port = String(server.port);
+  return { url: url.href, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
 }

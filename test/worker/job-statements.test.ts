@@ -7,7 +7,7 @@
 import * as fc from "fast-check";
 import { beforeAll, expect, test } from "vitest";
 import { patienceMs, schedules } from "../model/schedules.ts";
-import { createTestDatabase } from "../support/index.ts";
+import { createMigratedDatabase } from "../support/index.ts";
 import {
   jobCount,
   type OwnedPick,
@@ -19,7 +19,7 @@ import { farMs, prepareServer, type Server, type WorkerName } from "./support/st
 let server: Server;
 
 beforeAll(async () => {
-  const database = await createTestDatabase();
+  const database = await createMigratedDatabase();
   server = await prepareServer(database);
   return () => database[Symbol.asyncDispose]();
 });

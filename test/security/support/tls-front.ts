@@ -1,8 +1,8 @@
 /** Ends TLS in front of a server, as a load balancer does: any certificate, or none, before real servers. */
 
-import { connect, createServer, type Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import { connect } from "node:net";
 import { TLSSocket } from "node:tls";
+import { startLoopbackServer } from "../../support/index.ts";
 import type { Certificate } from "./certificates.ts";
 
 /** What a PostgreSQL client sends first where it wants TLS: length 8, code 80877103 (protocol 3.0, "SSLRequest"). */
@@ -24,53 +24,38 @@ export interface TlsFront extends AsyncDisposable {
 export async function startTlsFront(target: string, certificate?: Certificate): Promise<TlsFront> {
   const to = new URL(target);
   const isPostgres = to.protocol.startsWith("postgres");
-  const sockets = new Set<Duplex>();
   const plain: Buffer[] = [];
-  const keep = (socket: Duplex): void => {
-    sockets.add(socket);
-    socket.on("error", () => socket.destroy());
-    socket.on("close", () => sockets.delete(socket));
-  };
-  const join = (client: Duplex): void => {
-    const server = connect(Number(to.port), to.hostname);
-    keep(server);
-    client.pipe(server).pipe(client);
-    client.on("close", () => server.destroy());
-  };
-  const secure = (socket: Socket): void => {
-    const inner = new TLSSocket(socket, { isServer: true, ...certificate });
-    keep(inner);
-    join(inner);
-  };
-  const front = createServer((socket) => {
-    keep(socket);
+  const front = await startLoopbackServer((socket, keep) => {
+    const secure = (): void => {
+      const client = new TLSSocket(socket, { isServer: true, ...certificate });
+      const server = connect(Number(to.port), to.hostname);
+      keep(client);
+      keep(server);
+      client.pipe(server).pipe(client);
+      client.on("close", () => server.destroy());
+    };
     if (!isPostgres && certificate !== undefined) {
-      secure(socket);
+      secure();
       return;
     }
     socket.once("data", (first) => {
       plain.push(first);
       if (certificate !== undefined && first.equals(sslRequest)) {
         socket.write("S");
-        secure(socket);
+        secure();
         return;
       }
       socket.on("data", (more) => plain.push(more));
       socket.write(isPostgres ? "N" : "AMQP\0\0\u0009\u0001");
     });
   });
-  await new Promise<void>((resolve) => front.listen(0, "127.0.0.1", resolve));
-  const address = front.address();
   const url = new URL(isPostgres ? target : target.replace(/^amqp:/, "amqps:"));
   url.hostname = "127.0.0.1";
-  url.port = String(typeof address === "object" ? address?.port : 0);
+  url.port = String(front.port);
   if (isPostgres) url.searchParams.set("sslmode", "verify-full");
   return {
     url: url.href,
     plain: () => Buffer.concat(plain).toString("latin1"),
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => front.close(resolve));
-    },
+    [Symbol.asyncDispose]: () => front[Symbol.asyncDispose](),
   };
 }

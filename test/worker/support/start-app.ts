@@ -102,11 +102,7 @@ export async function startApp(
       managementUrl: options.managementUrl,
     }),
   );
-  const database = stack.use(
-    await createMigratedDatabase(
-      options.serverUrl === undefined ? {} : { serverUrl: options.serverUrl },
-    ),
-  );
+  const database = stack.use(await createMigratedDatabase({ serverUrl: options.serverUrl }));
   await database.pool.query(
     "create table effect (job_id uuid not null, attempt integer not null, at timestamptz not null default clock_timestamp())",
   );

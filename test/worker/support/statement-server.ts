@@ -7,7 +7,6 @@ import {
   createInboxStore,
   createRelayStore,
   type InboxStore,
-  migrate,
   type RelayStore,
 } from "@waybill/postgres";
 import { type Dispatched, ModelJobs } from "../../model/model-jobs.ts";
@@ -40,9 +39,8 @@ export interface Server {
   readonly epoch: string;
 }
 
-/** Prepares an empty database. */
+/** Prepares a migrated database. */
 export async function prepareServer(database: TestDatabase): Promise<Server> {
-  await migrate(database.pool);
   const relay = createRelayStore(database.pool);
   await relay.ensureRelay();
   const leases = { alive: farMs, other: farMs, unlocked: farMs, dead: -farMs } as const;
