@@ -74,9 +74,21 @@ export async function waitForEnd(pids: readonly number[], deadlineMs: number): P
   return left;
 }
 
-/** Ends the process and its descendants with SIGKILL, also when they are stopped, and waits until they are gone. */
+/**
+ * Ends the process and its descendants with SIGKILL, also when they are stopped, and waits until they are gone. They are
+ * stopped first, until a look finds no new one: a server that forks for each connection would leave behind what it
+ * started after the look.
+ */
 export async function killTree(pid: number): Promise<void> {
-  const tree = await processTree(pid);
+  const tree = new Set<number>();
+  for (;;) {
+    const found = (await processTree(pid)).filter((member) => !tree.has(member));
+    if (found.length === 0) break;
+    for (const member of found) {
+      sendSignal(member, "SIGSTOP");
+      tree.add(member);
+    }
+  }
   for (const member of tree) sendSignal(member, "SIGKILL");
-  await waitForEnd(tree, 10_000);
+  await waitForEnd([...tree], 10_000);
 }
