@@ -59,7 +59,8 @@ test("no more is taken than the share of the limit, and nothing while the queue 
 });
 
 test.each([
-  ["as many as end while two claims are on their way", 2, 10, 5, 2],
+  ["as many as end in a burst and while two claims are on their way", 2, 10, 5, 6],
+  ["one of jobs that run for a while", 2, 100, 5, 1],
   ["four times the share at most", 2, 1, 100, 8],
   ["none of jobs that run for long", 2, 5_000, 50, 0],
   ["none where there is no limit", Number.POSITIVE_INFINITY, 1, 100, 0],

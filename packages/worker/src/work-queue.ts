@@ -4,6 +4,8 @@ import type { Incoming } from "./incoming.ts";
 const aheadRunMsMax = 1_000;
 /** Nor is anything where no job has ended for so long, in milliseconds. */
 const aheadIdleMs = 1_000;
+/** Jobs that start together end together: what ends within so many milliseconds is claimed ahead as well. */
+const burstMs = 20;
 /** Part of a new value in a moving average. */
 const averagePart = 1 / 8;
 
@@ -71,8 +73,8 @@ export class WorkQueue {
     const isSlow = runMs > aheadRunMsMax || performance.now() - this.#endedAt > aheadIdleMs;
     if (!Number.isFinite(this.#gate) || isSlow) return 0;
     // A job that ends just after a claim was sent waits for that one and for its own.
-    const claimMs = 2 * (this.#claimMs ?? 0);
-    return Math.min(4 * limit, Math.ceil((limit * claimMs) / Math.max(1, runMs)));
+    const aheadMs = 2 * (this.#claimMs ?? 0) + burstMs;
+    return Math.min(4 * limit, Math.ceil((limit * aheadMs) / Math.max(1, runMs)));
   }
 
   /** Jobs that may run here by the queue's limit over all workers; infinite where there is none. */

@@ -1,9 +1,9 @@
 /**
- * What is dispatched beyond what runs is enough for so long, in milliseconds. More is dispatched when half
- * of it is left: then there is a turnaround (end of a job, news of it, dispatch, delivery, claim) until
- * workers would wait, and a round has many jobs instead of one or two.
+ * What is dispatched beyond what runs is enough for so long, in milliseconds. More is dispatched when a part
+ * of it is gone (see QueueSchedule): what is left lasts for a turnaround (end of a job, news of it, dispatch,
+ * delivery, claim) also where all processors are busy, and a round has many jobs instead of one or two.
  */
-const aheadMs = 40;
+const aheadMs = 60;
 /** Part of what runs that is dispatched ahead at least, of jobs that take less than so many milliseconds. */
 const aheadPart = 0.2;
 const longRunMs = 1_000;

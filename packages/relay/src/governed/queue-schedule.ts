@@ -15,6 +15,8 @@ import { laneIdOf, type SlotRecord, type WaitingJob } from "./waiting-job.ts";
 
 /** Part of what would bring the first key to its own limit: the slots of a key come and go. */
 const fairPart = 0.8;
+/** Part of what may be dispatched beyond what runs, at which more is dispatched. */
+const enoughPart = 0.75;
 
 interface Slot {
   readonly record: SlotRecord;
@@ -69,7 +71,7 @@ export class QueueSchedule {
   allow(running: number, most: number): void {
     const fair = Math.max(running, Math.min(most, this.#fair));
     this.#allowed = fair;
-    this.#enough = running + Math.floor((fair - running) / 2);
+    this.#enough = running + Math.floor((fair - running) * enoughPart);
   }
 
   /**
