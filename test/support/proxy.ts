@@ -24,7 +24,7 @@ export interface FaultProxy extends AsyncDisposable {
   refuse(): void;
   /** Swallows the bytes of one direction or both while the connections stay open. */
   blackHole(direction?: ProxyDirection | "both"): void;
-  /** Holds each chunk of one direction or both for a time; their order stays. */
+  /** A long way: each chunk of one direction or both arrives so much later, in their order. */
   slow(delayMs: number, direction?: ProxyDirection | "both"): void;
   /** Lets so many bytes of one direction or both through in a second; 0: as many as come. */
   throttle(bytesPerSecond: number, direction?: ProxyDirection | "both"): void;
@@ -105,9 +105,12 @@ export async function startProxy(serverUrl: string): Promise<FaultProxy> {
       to.once("drain", () => from.resume());
     };
     const rate = rates[direction];
-    const delayMs = delays[direction] + (rate > 0 ? (chunk.length / rate) * 1_000 : 0);
+    const sendMs = rate > 0 ? (chunk.length / rate) * 1_000 : 0;
+    // A long way holds many chunks at a time, a narrow one sends one after the other.
+    const arrivesAtMs = performance.now() + delays[direction];
     link.queues[direction] = link.queues[direction].then(async () => {
-      if (delayMs > 0) await delay(delayMs);
+      const waitMs = Math.max(0, arrivesAtMs - performance.now()) + sendMs;
+      if (waitMs > 0) await delay(waitMs);
       write();
     });
   };
