@@ -38,3 +38,42 @@ test("a retry whose time comes while a copy of the attempt before waits in the b
   await flow.ended([id]);
   await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 0, backlog: 0 }));
 });
+
+test.each([
+  ["the head of an ordering key", { order: {} }, { orderingKey: "o" }],
+  ["a job without one", { keys: {} }, {}],
+])("copies of the retry of %s that a new relay reads together run it once, beside one of the attempt before", async (_, settings, options) => {
+  await using flow = await startFlow(settings);
+  const first = flow.startRelay();
+  await flow.startWorker((job) => {
+    flow.note(job)[Symbol.dispose]();
+    if (job.attempt === 1) throw new RetryAfterError("later", 600_000);
+  });
+  const [id = ""] = await flow.enqueue(1, () => options);
+  await eventually(async () =>
+    expect(await flow.sql("select dispatch from waybill.timer")).toEqual([{ dispatch: 2 }]),
+  );
+  await first.stop();
+  // As they are left by a worker that freezes, is given up and wakes up, and one that put a copy aside and died.
+  await flow.sql(
+    `insert into waybill.outbox (
+       id, kind, dispatch, queue, type, version, payload, payload_base64, headers, ordering_key, enqueued_at
+     )
+     select
+       o.id, o.kind, c.dispatch, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
+       o.ordering_key, o.enqueued_at
+     from waybill.outbox as o
+     cross join (values (2), (2), (1)) as c (dispatch)`,
+  );
+  await flow.sql("delete from waybill.timer");
+  const [before] = await flow.sql("select epoch::integer as epoch from waybill.relay");
+
+  flow.startRelay();
+  await flow.ended([id]);
+  await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 0, backlog: 0 }));
+
+  expect(flow.starts()).toHaveLength(2);
+  expect(await flow.sql("select epoch::integer as epoch from waybill.relay")).toEqual([
+    { epoch: Number(before?.["epoch"]) + 1 },
+  ]);
+});

@@ -106,17 +106,20 @@ export interface GovernorStore {
   freed(epoch: string, after: string): Promise<readonly FreedRow[]>;
   slots(): Promise<readonly SlotRow[]>;
   lanes(rowsMax: number): Promise<readonly BacklogRow[]>;
+  /** So many rows of each lane, behind a place. */
   lane(
-    lanes: readonly { readonly queue: string; readonly lane: string; readonly after: number }[],
-    rowsMax: number,
+    lanes: readonly {
+      readonly queue: string;
+      readonly lane: string;
+      readonly after: number;
+      readonly rows: number;
+    }[],
   ): Promise<readonly BacklogRow[]>;
   waitingJobs(
     jobs: readonly { readonly id: string; readonly queue: string }[],
   ): Promise<readonly BacklogRow[]>;
   /** Which of these a former relay has read before. */
-  knownJobs(
-    jobs: readonly DispatchRef[],
-  ): Promise<readonly { readonly id: string; readonly queue: string }[]>;
+  knownJobs(jobs: readonly DispatchRef[]): Promise<readonly DispatchRef[]>;
   /** Which of these a worker has claimed, and how long ago in milliseconds. */
   startedJobs(
     jobs: readonly DispatchRef[],
@@ -177,12 +180,11 @@ export function createGovernorStore(
     freed: async (epoch, after) => (await run<FreedRow>(sql.read_freed, [epoch, after])).rows,
     slots: async () => (await run<SlotRow>(sql.read_slots)).rows,
     lanes: async (rowsMax) => (await run<BacklogRow>(sql.read_lanes, [rowsMax])).rows,
-    lane: async (lanes, rowsMax) =>
-      (await run<BacklogRow>(sql.read_lane, [JSON.stringify(lanes), rowsMax])).rows,
+    lane: async (lanes) => (await run<BacklogRow>(sql.read_lane, [JSON.stringify(lanes)])).rows,
     waitingJobs: async (jobs) =>
       (await run<BacklogRow>(sql.read_waiting_jobs, [JSON.stringify(jobs)])).rows,
     knownJobs: async (jobs) =>
-      (await run<{ id: string; queue: string }>(sql.read_known_jobs, [JSON.stringify(jobs)])).rows,
+      (await run<DispatchRef>(sql.read_known_jobs, [JSON.stringify(jobs)])).rows,
     startedJobs: async (jobs) =>
       (
         await run<{ id: string; queue: string; ago_ms: number }>(sql.read_started_jobs, [

@@ -6479,7 +6479,7 @@ select
 from page as p
 where p.bytes - coalesce(octet_length(p.payload), 0) < $6::bigint
   and p.inside`,
-  read_known_jobs: `select r.id::text as id, r.queue
+  read_known_jobs: `select r.id::text as id, r.queue, r.dispatch
 from jsonb_to_recordset(($1::text)::jsonb) as r (id uuid, queue text, dispatch integer)
 where exists (
     select from waybill.backlog as b where b.id = r.id and b.queue = r.queue and b.dispatch >= r.dispatch
@@ -6498,13 +6498,13 @@ where exists (
   )`,
   read_lane: `select
   b.id::text as id, b.queue, b.place::text as place, b.key, b.ordering_key, b.type, b.priority, b.dispatch
-from jsonb_to_recordset(($1::text)::jsonb) as l (queue text, lane text, after bigint)
+from jsonb_to_recordset(($1::text)::jsonb) as l (queue text, lane text, after bigint, rows integer)
 cross join lateral (
   select r.*
   from waybill.backlog as r
   where r.queue = l.queue and r.lane = l.lane and r.place > l.after
   order by r.place
-  limit $2::integer
+  limit l.rows
 ) as b`,
   read_lanes: `with recursive lane as (
   (

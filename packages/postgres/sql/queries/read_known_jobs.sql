@@ -4,7 +4,7 @@
 -- $1 JSON array of {id, queue, dispatch}
 --
 -- Plan: backlog_pkey, timer_pkey, inbox_pkey of one partition a row. Caller: the relay's governor.
-select r.id::text as id, r.queue
+select r.id::text as id, r.queue, r.dispatch
 from jsonb_to_recordset(($1::text)::jsonb) as r (id uuid, queue text, dispatch integer)
 where exists (
     select from waybill.backlog as b where b.id = r.id and b.queue = r.queue and b.dispatch >= r.dispatch

@@ -40,12 +40,12 @@ test("whatever is read, written and picked in between, each job of a long backlo
       const turn = (read: number, picks: number, isStale: boolean): number => {
         const before = gone.length;
         if (unwritten.length === 0) {
-          for (const { lane, after } of queue.cutLanes()) {
+          for (const { lane, after, rows: most } of queue.cutLanes()) {
             const rows = [...backlog.values()]
               .filter((job) => laneIdOf(job) === lane && job.place > after)
               .toSorted((a, b) => a.place - b.place)
-              .slice(0, rowsMax);
-            queue.refill(lane, rows, rows.length < rowsMax, 0);
+              .slice(0, most);
+            queue.refill(lane, rows, rows.length < most, 0);
           }
         }
         for (let n = 0; n < read; n += 1) {

@@ -15,7 +15,7 @@ import type { LedgerPage } from "../page-ledger.ts";
 import { isVisible, parseSnapshot, type Snapshot } from "../snapshot.ts";
 import { Cadence } from "./cadence.ts";
 import { FreedReader } from "./freed-reader.ts";
-import { readJobOf, recordOf, refOf, refText, type Ref } from "./job-forms.ts";
+import { dispatchText, readJobOf, recordOf, refOf, refText, type Ref } from "./job-forms.ts";
 import { Schedules, waitingJobOf } from "./schedules.ts";
 import { StartsReader } from "./starts-reader.ts";
 import type { WaitingJob } from "./waiting-job.ts";
@@ -35,9 +35,8 @@ export interface GovernorOptions {
 
 /** Jobs that one round gives slots to. */
 const roundMax = 1_000;
-/** Rows of a lane that are read at the start of a term, and later. */
+/** Rows of each lane that are read at the start of a term. */
 const firstRows = 20;
-const moreRows = 1_000;
 /** Milliseconds between two looks at the settings, and at what the workers can run. */
 const settingsMs = 400;
 const capacityMs = 250;
@@ -226,15 +225,22 @@ export class Governor {
   async #feed(rows: readonly OutboxRow[], page: LedgerPage): Promise<void> {
     const nowMs = performance.now();
     const known = await this.#known(rows);
+    const pending = new Set([...this.#unwritten, ...this.#renewing].map(refText));
     const settled: LedgerPage[] = [];
     for (const row of rows) {
       const job = readJobOf(row, page, (this.#place += 1));
+      if (pending.has(refText(job))) {
+        // Another copy: what becomes of it depends on the first, and a round takes a job once.
+        this.#intake.push({ rows: [row], page });
+        continue;
+      }
+      pending.add(refText(job));
       const queue = this.#schedules.of(job.queue, nowMs);
       const slot = queue.slotOf(job.id);
       const waiting = queue.waitingOf(job.id);
       const isOld = slot !== undefined && slot.dispatch > job.dispatch;
       const isKnown =
-        known.has(refText(job)) || (waiting !== undefined && waiting.dispatch >= job.dispatch);
+        known.has(dispatchText(job)) || (waiting !== undefined && waiting.dispatch >= job.dispatch);
       if (waiting !== undefined && !isKnown) {
         // A copy of an attempt that is over: this one takes its place, when it is in the backlog.
         if (waiting.row !== undefined) this.#intake.push({ rows: [row], page });
@@ -269,7 +275,7 @@ export class Governor {
         headers?.[waybillHeaders.death] === undefined,
     );
     if (old.length === 0) return new Set();
-    return new Set((await store.knownJobs(old.map(refOf))).map(refText));
+    return new Set((await store.knownJobs(old.map(refOf))).map(dispatchText));
   }
 
   async #refill(): Promise<void> {
@@ -277,8 +283,8 @@ export class Governor {
     if (this.#unwritten.length > 0) return;
     const lanes = this.#schedules.cutLanes();
     if (lanes.length === 0) return;
-    const rows = await this.#options.store.lane(lanes, moreRows);
-    this.#schedules.refill(lanes, rows, moreRows, performance.now());
+    const rows = await this.#options.store.lane(lanes);
+    this.#schedules.refill(lanes, rows, performance.now());
   }
 
   async #write(picked: readonly WaitingJob[]): Promise<void> {
@@ -370,13 +376,13 @@ export class Governor {
   ): Promise<void> {
     const gone = jobs.filter((job) => !sent.has(refText(job)));
     const known = gone.length === 0 ? [] : await this.#options.store.knownJobs(gone.map(refOf));
-    const over = new Set(known.map(refText));
+    const over = new Set(known.map(dispatchText));
     const nowMs = performance.now();
     const pages: LedgerPage[] = [];
     for (const job of jobs) {
       const queue = this.#schedules.of(job.queue, nowMs);
       if (!sent.has(refText(job))) queue.ended(job.id, nowMs);
-      if (sent.has(refText(job)) || over.has(refText(job))) {
+      if (sent.has(refText(job)) || over.has(dispatchText(job))) {
         if (job.page !== undefined) pages.push(job.page);
       } else {
         queue.add(job, nowMs);

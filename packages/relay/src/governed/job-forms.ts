@@ -44,3 +44,7 @@ export const refOf = (
 /** Names a job within maps. */
 export const refText = ({ id, queue }: Pick<OutboxRow, "id" | "queue">): string =>
   `${queue ?? ""}\n${id}`;
+
+/** Names one of its dispatches within maps. */
+export const dispatchText = (of: Pick<OutboxRow, "id" | "queue" | "dispatch">): string =>
+  `${refText(of)}\n${of.dispatch}`;

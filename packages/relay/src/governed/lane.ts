@@ -1,9 +1,38 @@
 import type { WaitingJob } from "./waiting-job.ts";
 
-/** Rows of a lane that are kept in memory; the others wait in the backlog. */
+/** Rows of a queue that are kept in memory, about; the others wait in the backlog. */
+const queueRows = 100_000;
+/** Rows of a lane that are kept in memory, at most and at least. */
 export const laneMax = 1_000;
-/** Rows below which the next ones are fetched. */
-export const laneLow = 100;
+const laneMin = 20;
+/** Rows that are fetched at a time, about. */
+const fetchRows = 5_000;
+
+/** Rows of each lane that are kept in memory where there are so many lanes. */
+export function laneRows(lanes: number): number {
+  return Math.max(laneMin, Math.min(laneMax, Math.floor(queueRows / Math.max(1, lanes))));
+}
+
+/** A lane of which so many rows are to be fetched, behind a place. */
+export interface LaneRest {
+  readonly lane: string;
+  readonly after: number;
+  readonly rows: number;
+}
+
+/** Lanes of which more is to be fetched: those of which half is gone, the emptiest first. */
+export function cutLanes(lanes: ReadonlyMap<string, Lane>): readonly LaneRest[] {
+  const rowsMax = laneRows(lanes.size);
+  return [...lanes.values()]
+    .filter(({ isCut, jobs }) => isCut && jobs.length <= rowsMax / 2)
+    .toSorted((a, b) => a.jobs.length - b.jobs.length)
+    .slice(0, Math.ceil(fetchRows / rowsMax))
+    .map(({ id, lastPlace, jobs }) => ({
+      lane: id,
+      after: lastPlace,
+      rows: rowsMax - jobs.length,
+    }));
+}
 
 /** Jobs that go one after the other. */
 export class Lane {
@@ -36,13 +65,13 @@ export class Lane {
     return this.jobs.length === 0 && !this.isCut && this.blockedBy === undefined;
   }
 
-  get wantsMore(): boolean {
-    return this.isCut && this.jobs.length < laneLow;
-  }
-
-  /** Adds the job behind the others; false: it stays in the backlog alone for now. */
-  push(job: WaitingJob): boolean {
-    if (this.isCut || this.jobs.length >= laneMax) {
+  /**
+   * Adds the job behind the others; false: it stays in the backlog alone for now.
+   *
+   * @param rowsMax rows of a lane that are kept in memory
+   */
+  push(job: WaitingJob, rowsMax: number): boolean {
+    if (this.isCut || this.jobs.length >= rowsMax) {
       this.isCut = true;
       return false;
     }

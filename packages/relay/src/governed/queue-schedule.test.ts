@@ -1,7 +1,7 @@
 import { type QueueSettings } from "@waybill/core";
 import { expect, test } from "vitest";
 import { BreakerViews } from "./breaker-views.ts";
-import { laneLow, laneMax } from "./lane.ts";
+import { laneMax } from "./lane.ts";
 import { queueLimitsOf, type QueueLimits } from "./limits.ts";
 import { QueueSchedule } from "./queue-schedule.ts";
 import type { WaitingJob } from "./waiting-job.ts";
@@ -270,18 +270,35 @@ test("of a long lane only the first rows are in memory, and the rest is asked fo
   const jobs = Array.from({ length: laneMax + 500 }, (_, n) => job(`j${n}`));
   for (const each of jobs) queue.add(each, 0);
 
-  const order = Array.from({ length: laneMax - laneLow + 1 }, () => {
-    const next = queue.pick(0);
-    queue.ended(next?.id ?? "", 0);
-    return next?.id;
-  });
-  const [cut] = queue.cutLanes();
-  const rest = jobs.filter(({ place: at }) => at > (cut?.after ?? 0));
-  queue.refill(cut?.lane ?? "", rest, true, 0);
-  order.push(...drain(queue, 0));
+  const asked = [queue.cutLanes().length];
+  const order: string[] = [];
+  for (let next = queue.pick(0); next !== undefined; next = queue.pick(0)) {
+    queue.ended(next.id, 0);
+    order.push(next.id);
+    for (const { lane, after, rows } of queue.cutLanes()) {
+      const rest = jobs.filter(({ place: at }) => at > after).slice(0, rows);
+      queue.refill(lane, rest, rest.length < rows, 0);
+      asked.push(rows);
+    }
+  }
 
+  expect(asked).toEqual([0, laneMax / 2, laneMax / 2]);
   expect(order).toEqual(jobs.map(({ id }) => id));
   expect(queue.isEmpty).toBe(true);
+});
+
+test("however many lanes there are, about 100,000 of their rows are in memory, and few are fetched at a time", () => {
+  const queue = schedule({ keys: {} });
+  const keys = 5_000;
+  for (let n = 0; n < 60; n += 1) {
+    for (let key = 0; key < keys; key += 1) queue.add(job(`j${n}-${key}`, { key: `k${key}` }), 0);
+  }
+
+  const gone = drain(queue, 0);
+  const cut = queue.cutLanes();
+
+  expect(gone).toHaveLength(100_000);
+  expect(cut.reduce((sum, { rows }) => sum + rows, 0)).toBe(5_000);
 });
 
 test("a job whose priority was changed goes where it belongs now, and one that is gone does not go", () => {

@@ -6,7 +6,7 @@
 
 import TinyQueue from "tinyqueue";
 import type { BreakerViews } from "./breaker-views.ts";
-import { Lane } from "./lane.ts";
+import { cutLanes, Lane, laneRows, type LaneRest } from "./lane.ts";
 import type { QueueLimits } from "./limits.ts";
 import { KeyParty, Party, TypeParty } from "./parties.ts";
 import { Rings } from "./rings.ts";
@@ -198,7 +198,7 @@ export class QueueSchedule {
     if (this.#jobs.has(job.id) || slot?.waiting === false) return;
     const lane = slot?.lane ?? this.#laneOf(job);
     if (slot === undefined) {
-      if (lane.push(job)) this.#jobs.set(job.id, job);
+      if (lane.push(job, laneRows(this.#lanes.size))) this.#jobs.set(job.id, job);
     } else {
       // The head of its ordering key: it goes before all that wait for it.
       this.#rings.leave(lane);
@@ -238,13 +238,9 @@ export class QueueSchedule {
     this.#enter(lane, nowMs);
   }
 
-  /** Lanes of which more is to be fetched, with the place behind which. */
-  cutLanes(): readonly { readonly lane: string; readonly after: number }[] {
-    const found: { lane: string; after: number }[] = [];
-    for (const lane of this.#lanes.values()) {
-      if (lane.wantsMore) found.push({ lane: lane.id, after: lane.lastPlace });
-    }
-    return found;
+  /** Lanes of which more is to be fetched. */
+  cutLanes(): readonly LaneRest[] {
+    return cutLanes(this.#lanes);
   }
 
   /** Adds the next rows of a lane; `isAll`: there are no more. */

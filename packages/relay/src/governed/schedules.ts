@@ -10,6 +10,7 @@ import type {
 } from "@waybill/postgres";
 import { BreakerViews } from "./breaker-views.ts";
 import { limitsOf, noLimits, type QueueLimits } from "./limits.ts";
+import type { LaneRest } from "./lane.ts";
 import { Pace } from "./pace.ts";
 import { QueueSchedule } from "./queue-schedule.ts";
 import { laneIdOf, type WaitingJob } from "./waiting-job.ts";
@@ -26,6 +27,30 @@ export function waitingJobOf(row: BacklogRow): WaitingJob {
     priority: row.priority,
     dispatch: row.dispatch,
   };
+}
+
+/** A lane of a queue of which more is to be fetched. */
+export type QueueRest = LaneRest & { readonly queue: string };
+
+interface LaneJobs {
+  readonly queue: string;
+  readonly lane: string;
+  readonly jobs: WaitingJob[];
+}
+
+const laneName = (queue: string, lane: string): string => `${queue}\n${lane}`;
+
+function jobsByLane(rows: readonly BacklogRow[]): ReadonlyMap<string, LaneJobs> {
+  const lanes = new Map<string, LaneJobs>();
+  for (const row of rows) {
+    const job = waitingJobOf(row);
+    const lane = laneIdOf(job);
+    const name = laneName(job.queue, lane);
+    const group = lanes.get(name) ?? { queue: job.queue, lane, jobs: [] };
+    group.jobs.push(job);
+    lanes.set(name, group);
+  }
+  return lanes;
 }
 
 /** See the head of the file. */
@@ -134,38 +159,22 @@ export class Schedules {
     for (const slot of slots) {
       this.of(slot.queue, nowMs).restore({ ...waitingJobOf(slot), waiting: slot.waiting }, nowMs);
     }
-    this.refill([], rows, rowsMax, nowMs);
-  }
-
-  /** Rows of lanes as they were fetched; a lane that was asked for may have none. */
-  refill(
-    asked: readonly { readonly queue: string; readonly lane: string }[],
-    rows: readonly BacklogRow[],
-    rowsMax: number,
-    nowMs: number,
-  ): void {
-    const lanes = new Map<string, { queue: string; lane: string; jobs: WaitingJob[] }>();
-    const jobsOf = (queue: string, lane: string): WaitingJob[] => {
-      const name = `${queue}\n${lane}`;
-      let group = lanes.get(name);
-      if (group === undefined) {
-        group = { queue, lane, jobs: [] };
-        lanes.set(name, group);
-      }
-      return group.jobs;
-    };
-    for (const { queue, lane } of asked) jobsOf(queue, lane);
-    for (const row of rows) {
-      const job = waitingJobOf(row);
-      jobsOf(job.queue, laneIdOf(job)).push(job);
-    }
-    for (const { queue, lane, jobs } of lanes.values()) {
+    for (const { queue, lane, jobs } of jobsByLane(rows).values()) {
       this.of(queue, nowMs).refill(lane, jobs, jobs.length < rowsMax, nowMs);
     }
   }
 
+  /** Rows of lanes as they were asked for; a lane may have none. */
+  refill(asked: readonly QueueRest[], found: readonly BacklogRow[], nowMs: number): void {
+    const byLane = jobsByLane(found);
+    for (const { queue, lane, rows } of asked) {
+      const jobs = byLane.get(laneName(queue, lane))?.jobs ?? [];
+      this.of(queue, nowMs).refill(lane, jobs, jobs.length < rows, nowMs);
+    }
+  }
+
   /** Lanes of which more is to be fetched. */
-  cutLanes(): { queue: string; lane: string; after: number }[] {
+  cutLanes(): readonly QueueRest[] {
     return [...this.#queues.values()].flatMap((queue) =>
       queue.cutLanes().map((lane) => ({ queue: queue.name, ...lane })),
     );
