@@ -3948,7 +3948,7 @@ sorted as (
           limit 1
         ),
         (select 'backlog' from waybill.backlog as b where b.id = k.id and b.queue = k.queue),
-        (select 'dispatched' from waybill.slot as s where s.id = k.id and s.queue = k.queue),
+        (select 'dispatched' from waybill.slot as s where s.id = k.id and s.queue = k.queue and not s.waiting),
         (
           select case
             when not coalesce(pg_visible_in_snapshot(o.tx, (select p.snapshot from published as p)), false) then 'unpublished'
@@ -4143,7 +4143,13 @@ again as materialized (
   ) as s on true
   where case
     when s.dispatch is null then waybill.awaits_delivery(l.id, l.queue, o.dispatch, o.tx, o.seq)
-    when s.waiting then false
+    when s.waiting then
+      i.state = 'retry_waiting'
+      and pg_visible_in_snapshot(o.tx, (select r.snapshot from waybill.relay as r where r.shard = 0))
+      and not exists (select from waybill.backlog as b where b.id = l.id and b.queue = l.queue)
+      and not exists (
+        select from waybill.timer as t where t.id = l.id and t.queue = l.queue and t.kind = 'job'
+      )
     when i.state is null then true
     when i.state in ('succeeded', 'failed', 'cancelled') then false
     when i.state = 'running' then i.dispatch < s.dispatch and not waybill.worker_alive(i.owner)
@@ -6412,21 +6418,34 @@ from waybill.flow as f`,
   s.queue,
   (extract(epoch from s.dispatched_at) * 1000)::double precision as "dispatchedAtMs"
 from waybill.slot as s
-where not s.waiting
-  and s.dispatched_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
+where s.dispatched_at < statement_timestamp() - $1::double precision * interval '1 millisecond'
   and not exists (
     select
     from waybill.inbox as i
     where i.id = s.id
       and i.queue = s.queue
       and (
-        i.dispatch >= s.dispatch
+        (i.dispatch >= s.dispatch and not s.waiting)
         or i.state in ('succeeded', 'failed', 'cancelled')
         or (i.state = 'running' and waybill.worker_alive(i.owner))
       )
   )
   and not exists (
     select from waybill.timer as t where t.id = s.id and t.queue = s.queue and t.kind = 'job'
+  )
+  and (
+    not s.waiting
+    or (
+      not exists (select from waybill.backlog as b where b.id = s.id and b.queue = s.queue)
+      and (
+        select pg_visible_in_snapshot(o.tx, r.snapshot)
+        from waybill.outbox as o
+        cross join waybill.relay as r
+        where o.id = s.id and o.queue = s.queue and o.kind = 'job' and r.shard = 0
+        order by o.dispatch desc, o.tx desc, o.seq desc
+        limit 1
+      )
+    )
   )
 order by s.dispatched_at`,
   read_keyed_page: `with page as materialized (

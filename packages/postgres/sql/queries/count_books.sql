@@ -40,7 +40,7 @@ sorted as (
           limit 1
         ),
         (select 'backlog' from waybill.backlog as b where b.id = k.id and b.queue = k.queue),
-        (select 'dispatched' from waybill.slot as s where s.id = k.id and s.queue = k.queue),
+        (select 'dispatched' from waybill.slot as s where s.id = k.id and s.queue = k.queue and not s.waiting),
         (
           select case
             when not coalesce(pg_visible_in_snapshot(o.tx, (select p.snapshot from published as p)), false) then 'unpublished'

@@ -5,7 +5,7 @@
 --
 -- $1 epoch, $2 JSON array of {i, q}, $3 why, in words
 --
--- Plan: inbox_pkey, outbox_id_idx, slot_pkey, timer_pkey a row. Caller: the relay's auditor.
+-- Plan: inbox_pkey, outbox_id_idx, slot_pkey, timer_pkey, backlog_pkey a row. Caller: the relay's auditor.
 with lost as materialized (
   select distinct l.i as id, l.q as queue
   from jsonb_to_recordset(($2::text)::jsonb) as l (i uuid, q text)
@@ -33,7 +33,13 @@ again as materialized (
   ) as s on true
   where case
     when s.dispatch is null then waybill.awaits_delivery(l.id, l.queue, o.dispatch, o.tx, o.seq)
-    when s.waiting then false
+    when s.waiting then
+      i.state = 'retry_waiting'
+      and pg_visible_in_snapshot(o.tx, (select r.snapshot from waybill.relay as r where r.shard = 0))
+      and not exists (select from waybill.backlog as b where b.id = l.id and b.queue = l.queue)
+      and not exists (
+        select from waybill.timer as t where t.id = l.id and t.queue = l.queue and t.kind = 'job'
+      )
     when i.state is null then true
     when i.state in ('succeeded', 'failed', 'cancelled') then false
     when i.state = 'running' then i.dispatch < s.dispatch and not waybill.worker_alive(i.owner)
