@@ -23,10 +23,8 @@ export interface FaultKind {
   readonly covers: string;
 }
 
-/** Whether what an operator may do to queues and exchanges is among the faults. */
-const operatorFaults = false;
-
-const always: readonly FaultKind[] = [
+/** All kinds of faults of a run. */
+export const faultKinds: readonly FaultKind[] = [
   // Parts of the kills; each dead process is replaced at once.
   fault("kill producer", "processes", 0.16, "processKills", [0, 0], "A1 I2"),
   fault("kill relay", "processes", 0.34, "processKills", [0, 0], "B4"),
@@ -41,6 +39,10 @@ const always: readonly FaultKind[] = [
   fault("memory alarm", "broker", 0.2, "brokerKills", [1_000, 4_000], "C6"),
   fault("disk alarm", "broker", 0.2, "brokerKills", [1_000, 4_000], "C6"),
   fault("close connections", "broker", 0.7, "brokerKills", [0, 0], "C1 D4"),
+  // What an operator may do by mistake.
+  fault("purge queue", "broker", 0.2, "brokerKills", [0, 0], "C10"),
+  fault("delete queue", "broker", 0.2, "brokerKills", [0, 0], "C10 D6"),
+  fault("delete dead-letter exchange", "broker", 0.1, "brokerKills", [0, 0], "C10"),
 
   fault("kill database", "database", 0.5, "databaseKills", [0, 1_500], "E3"),
   fault("immediate shutdown", "database", 0.5, "databaseKills", [0, 1_500], "E3"),
@@ -58,17 +60,6 @@ const always: readonly FaultKind[] = [
   fault("delay", "network", 0.1, "cuts", [1_000, 4_000], "J5"),
   fault("throttle", "network", 0.1, "cuts", [1_000, 4_000], "J5"),
 ];
-
-const ofOperators: readonly FaultKind[] = [
-  fault("purge queue", "broker", 0.2, "brokerKills", [0, 0], "C10"),
-  fault("delete queue", "broker", 0.2, "brokerKills", [0, 0], "C10 D6"),
-  fault("delete dead-letter exchange", "broker", 0.1, "brokerKills", [0, 0], "C10"),
-];
-
-/** All kinds of faults of a run. */
-export const faultKinds: readonly FaultKind[] = operatorFaults
-  ? [...always, ...ofOperators]
-  : always;
 
 function fault(
   name: string,

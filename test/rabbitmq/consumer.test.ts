@@ -208,6 +208,27 @@ test("A11, D6: a consumer whose queue was deleted is back after the queue is dec
   expect(held.states).toEqual(["consuming", "waiting", "consuming"]);
 });
 
+test("D6: a consumer whose queue is deleted and declared again in the same moment gets what comes, each time", async () => {
+  await using env = await setUp();
+  await using held = holdingConsumer(env.connection, env.queue, { renewMs: 300 });
+  await eventually(() => held.consumer.state === "consuming");
+
+  for (let round = 1; round <= 5; round += 1) {
+    const queue = env.topology.queues.find(({ name }) => name === env.queue);
+    // Sent together, so that nothing comes between the two.
+    await onChannel(env.admin, async (channel) => {
+      const gone = channel.deleteQueue(env.queue);
+      await Promise.all([gone, channel.assertQueue(env.queue, { arguments: queue?.arguments })]);
+    });
+    await declared(env.admin, env.vhost.prefix, ["mail"]);
+    await env.fill(3);
+    await held.received(3 * round);
+    for (const delivery of held.deliveries) delivery.ack();
+  }
+
+  expect(held.consumer.state).toBe("consuming");
+});
+
 test("D7: a consumer of a queue that does not exist has it declared and begins", async () => {
   await using env = await setUp();
   await onChannel(env.admin, (channel) => channel.deleteQueue(env.queue));

@@ -99,6 +99,7 @@ export class ConsumeSession {
   readonly #end: (end: SessionEnd) => void;
   #starting: Promise<void> | undefined;
   #consumerTag: string | undefined;
+  #lastMs = performance.now();
   #stopped: Promise<void> | undefined;
   #draining = false;
   #flushing = false;
@@ -118,6 +119,11 @@ export class ConsumeSession {
 
   get alive(): boolean {
     return this.#channel.isOpen;
+  }
+
+  /** Milliseconds since the last delivery, or since the start, though there was room; 0: there is none. */
+  get idleMs(): number {
+    return this.unsettled < this.prefetch ? performance.now() - this.#lastMs : 0;
   }
 
   /** Deliveries held and not settled; those of an ended channel are not held any more. */
@@ -140,7 +146,7 @@ export class ConsumeSession {
     const { consumerTag: tag } = await this.#channel.call(`consume "${this.queue}"`, (raw) =>
       raw.consume(
         this.queue,
-        (message) => this.#received(message),
+        (message) => this.#receive(message),
         consumerTag === undefined ? {} : { consumerTag },
       ),
     );
@@ -180,7 +186,7 @@ export class ConsumeSession {
     await this.#channel.close(timeoutMs);
   }
 
-  #received(message: ConsumeMessage | null): void {
+  #receive(message: ConsumeMessage | null): void {
     if (message === null) {
       this.#consumerTag = undefined;
       this.#draining = true;
@@ -188,6 +194,7 @@ export class ConsumeSession {
       this.#closeIfDrained();
       return;
     }
+    this.#lastMs = performance.now();
     this.#ledger.delivered(message.fields.deliveryTag);
     const delivery = new SessionDelivery(this, message);
     try {

@@ -5,6 +5,7 @@
  * the workers' business.
  */
 
+import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "@waybill/core";
 import {
   applyTopology,
@@ -27,6 +28,13 @@ export interface DestinationsOptions {
 }
 
 const recheckMs = 2_000;
+/**
+ * Milliseconds until a queue that has gone is declared again: its consumers' channels hear of it first. RabbitMQ 3.10
+ * moves a consumer whose channel has not to the new queue, and hands it nothing. Less than parked messages wait.
+ */
+const repairAfterMs = 500;
+/** Milliseconds after a repair in which what comes back was published before it. */
+const repairRestMs = 1_000;
 
 /** See the head of the file. */
 export class Destinations {
@@ -36,6 +44,8 @@ export class Destinations {
   /** Queues that this relay has published to, or is about to. */
   readonly #queues = new Set<string>();
   readonly #problems = new Map<string, string>();
+  /** When queues were declared again, by the monotonic clock. */
+  readonly #repairedAtMs = new Map<string, number>();
   #change = Promise.withResolvers<void>();
 
   constructor(options: DestinationsOptions) {
@@ -64,8 +74,14 @@ export class Destinations {
   /** Declares queues again: something published to them came back. Never rejects. */
   async repair(queues: Iterable<string>): Promise<void> {
     if (this.#options.mode !== "assert") return;
-    const broken = [...new Set(queues)];
-    if (broken.length > 0) await this.#declare(broken);
+    const beforeMs = performance.now() - repairRestMs;
+    const broken = [...new Set(queues)].filter(
+      (queue) => (this.#repairedAtMs.get(queue) ?? -Infinity) < beforeMs,
+    );
+    if (broken.length === 0) return;
+    await delay(repairAfterMs);
+    await this.#declare(broken);
+    for (const queue of broken) this.#repairedAtMs.set(queue, performance.now());
   }
 
   async #declare(queues: readonly string[]): Promise<void> {
