@@ -90,7 +90,8 @@ export async function brokenOrder(
     return previous.endedMs === null || run.startMs < previous.endedMs - blurMs;
   });
   if (early.length === 0) return [];
-  const jobs = [...new Set(early.map(({ id }) => id))].slice(0, 3);
+  // With the one that had not ended.
+  const jobs = [...new Set(early.flatMap(({ id }) => [before.get(id)?.id ?? id, id]))].slice(0, 6);
   return [
     {
       what: "starts before an earlier job of the key had ended",
