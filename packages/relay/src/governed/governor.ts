@@ -16,6 +16,7 @@ import { isVisible, parseSnapshot, type Snapshot } from "../snapshot.ts";
 import { Cadence } from "./cadence.ts";
 import { FreedReader } from "./freed-reader.ts";
 import { dispatchText, readJobOf, recordOf, refOf, refText, type Ref } from "./job-forms.ts";
+import { askUnrenewed } from "./renewals.ts";
 import { Schedules, waitingJobOf } from "./schedules.ts";
 import { StartsReader } from "./starts-reader.ts";
 import type { WaitingJob } from "./waiting-job.ts";
@@ -43,6 +44,8 @@ const capacityMs = 250;
 const tidyMs = 5_000;
 /** Milliseconds until a row of the backlog that was not there is looked for again. */
 const doubtMs = 1_000;
+/** Milliseconds until a row whose slot somebody's transaction holds is looked at again. */
+const laterMs = 200;
 /** Places of one term: the number of the term comes first, so that later terms continue behind. */
 const placesOfTerm = 2 ** 32;
 
@@ -369,26 +372,28 @@ export class Governor {
     this.#doubtful.set(atMs, [...(this.#doubtful.get(atMs) ?? []), ...missing]);
   }
 
-  /** Jobs whose slot had gone meanwhile wait like any other, unless it went because that attempt is over. */
+  /** Only a job whose slot is gone, though its attempt is not over, waits like any other. */
   async #settleRenewed(
     jobs: readonly WaitingJob[],
     sent: ReadonlyMap<string, OutboxRow>,
   ): Promise<void> {
-    const gone = jobs.filter((job) => !sent.has(refText(job)));
-    const known = gone.length === 0 ? [] : await this.#options.store.knownJobs(gone.map(refOf));
-    const over = new Set(known.map(dispatchText));
-    const nowMs = performance.now();
-    const pages: LedgerPage[] = [];
-    for (const job of jobs) {
+    const { store, dispatcher } = this.#options;
+    const done = jobs.filter((job) => sent.has(refText(job)));
+    for (const { job, slot, isOver } of await askUnrenewed(store, jobs, sent)) {
+      const nowMs = performance.now();
       const queue = this.#schedules.of(job.queue, nowMs);
-      if (!sent.has(refText(job))) queue.ended(job.id, nowMs);
-      if (sent.has(refText(job)) || over.has(dispatchText(job))) {
-        if (job.page !== undefined) pages.push(job.page);
-      } else {
+      const { row, page } = job;
+      if (slot === "gone") queue.ended(job.id, nowMs);
+      if (slot === "waiting") queue.waits(job.id, nowMs);
+      if (isOver) done.push(job);
+      else if (slot === "gone") {
         queue.add(job, nowMs);
         this.#unwritten.push(job);
+      } else if (row !== undefined && page !== undefined) {
+        setTimeout(() => this.take([row], page), laterMs).unref();
       }
     }
-    if (pages.length > 0) this.#options.dispatcher.settleGoverned(pages);
+    const pages = done.flatMap(({ page }) => page ?? []);
+    if (pages.length > 0) dispatcher.settleGoverned(pages);
   }
 }
