@@ -99,6 +99,30 @@ test("a flag wins over the environment, and an alias counts where the name is no
   expect(alias.stderr).toContain("127.0.0.1:3");
 });
 
+test("S24: a flag with a password is refused without it being shown, and one without is taken", async () => {
+  const database = await runCli([
+    "migrate",
+    "--database-url",
+    "postgres://a:hunter2@127.0.0.1:2/x",
+  ]);
+  const asked = await runCli([
+    "migrate",
+    "--database-url",
+    "postgres://127.0.0.1:2/x?password=hunter2",
+  ]);
+  const broker = await runCli(
+    ["topology", "check", "--queue", "emails", "--rabbitmq-url", "amqp://a:hunter2@127.0.0.1:3"],
+    goodUrls,
+  );
+
+  for (const { code, stderr, stdout } of [database, asked, broker]) {
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/--(?:database|rabbitmq)-url: has a password/);
+    expect(stderr).toMatch(/(?:DATABASE|RABBITMQ)_URL_FILE/);
+    expect(stdout + stderr).not.toContain("hunter2");
+  }
+});
+
 test("a command or option that is mistyped ends with 2 and a suggestion", async () => {
   const command = await runCli(["jbos"]);
   const option = await runCli(["migrate", "--dry-rum"], goodUrls);

@@ -35,8 +35,12 @@ export function buildCommand(program: Program): CommandUnknownOpts {
   const root = new Command("waybill")
     .description("Background jobs through PostgreSQL and RabbitMQ: run the daemons, look, mend.")
     .version(packageVersion())
-    .addOption(new Option("--database-url <url>", "PostgreSQL; default DATABASE_URL"))
-    .addOption(new Option("--rabbitmq-url <url>", "broker; default RABBITMQ_URL"))
+    .addOption(
+      new Option("--database-url <url>", "PostgreSQL, without a password; default DATABASE_URL"),
+    )
+    .addOption(
+      new Option("--rabbitmq-url <url>", "broker, without a password; default RABBITMQ_URL"),
+    )
     .addOption(
       new Option("--schema <name>", 'PostgreSQL schema; default WAYBILL_SCHEMA or "waybill"'),
     )

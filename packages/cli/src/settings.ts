@@ -99,6 +99,27 @@ function parsed<T>(
   return value;
 }
 
+/** A URL of a flag: every user of the host reads arguments in the list of processes, so no secret may be in it. */
+function pickUrl(
+  reader: Reader,
+  variable: string,
+  flag: string,
+  given: string | undefined,
+): EnvironmentValue | undefined {
+  if (given !== undefined && URL.canParse(given)) {
+    const { password, searchParams } = new URL(given);
+    if (password !== "" || searchParams.has("password")) {
+      reader.issues.push({
+        path: flag,
+        message:
+          "has a password, and every user of this host reads it in the list of processes; " +
+          `give the URL in ${variable}, or in a file that ${variable}_FILE names`,
+      });
+    }
+  }
+  return pick(reader, variable, flag, given);
+}
+
 function duration(
   reader: Reader,
   variable: string,
@@ -152,7 +173,7 @@ function nameRead(check: (name: string) => string): (text: string) => string | u
 }
 
 const databaseRemedy =
-  "is not set; set it, or DATABASE_URL_FILE, or pass --database-url, for example postgres://user:password@localhost:5432/app";
+  "is not set; set it, or DATABASE_URL_FILE, for example to postgres://user:password@localhost:5432/app, or pass --database-url without a password";
 
 /** Under which names each URL is given and its problems reported, and how to give it. */
 const remedies: Readonly<
@@ -177,7 +198,7 @@ const remedies: Readonly<
       .flatMap((name) => [name, `${name}_FILE`])
       .concat("--rabbitmq-url"),
     remedy:
-      "is not set; set it, or RABBITMQ_URL_FILE, or pass --rabbitmq-url, for example amqp://user:password@localhost:5672",
+      "is not set; set it, or RABBITMQ_URL_FILE, for example to amqp://user:password@localhost:5672, or pass --rabbitmq-url without a password",
   },
 };
 
@@ -194,7 +215,7 @@ export function resolveSettings<N extends NeededUrl>(
   const reader: Reader = { environment, issues: [...environment.issues] };
   const databaseUrl = parsed(
     reader,
-    pick(reader, "DATABASE_URL", "--database-url", flags.databaseUrl),
+    pickUrl(reader, "DATABASE_URL", "--database-url", flags.databaseUrl),
     postgresUrl,
     postgresRule,
   );
@@ -208,7 +229,7 @@ export function resolveSettings<N extends NeededUrl>(
     relayDatabaseUrl: parsed(reader, relay, postgresUrl, postgresRule) ?? databaseUrl,
     rabbitmqUrl: parsed(
       reader,
-      pick(reader, "RABBITMQ_URL", "--rabbitmq-url", flags.rabbitmqUrl),
+      pickUrl(reader, "RABBITMQ_URL", "--rabbitmq-url", flags.rabbitmqUrl),
       urlOf(["amqp:", "amqps:"]),
       urlRule("a URL like amqp://user:password@host:5672/vhost, or amqps://"),
     ),
