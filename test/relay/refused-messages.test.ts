@@ -1,5 +1,6 @@
 /** What the broker does not take: unroutable, nacked and refused messages, and their neighbours. */
 
+import { queueDepth } from "@waybill/rabbitmq";
 import { expect, test } from "vitest";
 
 import { onChannel } from "../rabbitmq/support.ts";
@@ -68,6 +69,9 @@ test("C4: a queue that an operator deleted is declared again when a message come
   const [id] = await enqueue(house.database.pool, [{}]);
 
   await eventually(async () => expect(await timersOf(house)).toHaveLength(1));
+  await eventually(async () =>
+    expect(await queueDepth(house.broker, `${prefix}.email`)).toBeDefined(),
+  );
   await hurry(house);
   const collected = await house.collect("email");
   await eventually(() => collected.ids.includes(id ?? ""));

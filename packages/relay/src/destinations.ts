@@ -5,7 +5,6 @@
  * the workers' business.
  */
 
-import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "@waybill/core";
 import {
   applyTopology,
@@ -33,8 +32,6 @@ const recheckMs = 2_000;
  * moves a consumer whose channel has not to the new queue, and hands it nothing. Less than parked messages wait.
  */
 const repairAfterMs = 500;
-/** Milliseconds after a repair in which what comes back was published before it. */
-const repairRestMs = 1_000;
 
 /** See the head of the file. */
 export class Destinations {
@@ -44,8 +41,8 @@ export class Destinations {
   /** Queues that this relay has published to, or is about to. */
   readonly #queues = new Set<string>();
   readonly #problems = new Map<string, string>();
-  /** When queues were declared again, by the monotonic clock. */
-  readonly #repairedAtMs = new Map<string, number>();
+  /** Queues that are about to be declared again. */
+  readonly #repairs = new Set<string>();
   #change = Promise.withResolvers<void>();
 
   constructor(options: DestinationsOptions) {
@@ -71,17 +68,17 @@ export class Destinations {
     if (fresh.length > 0) await this.#declare(fresh);
   }
 
-  /** Declares queues again: something published to them came back. Never rejects. */
-  async repair(queues: Iterable<string>): Promise<void> {
+  /** Declares queues again in a moment: something published to them came back. */
+  repair(queues: Iterable<string>): void {
     if (this.#options.mode !== "assert") return;
-    const beforeMs = performance.now() - repairRestMs;
-    const broken = [...new Set(queues)].filter(
-      (queue) => (this.#repairedAtMs.get(queue) ?? -Infinity) < beforeMs,
-    );
-    if (broken.length === 0) return;
-    await delay(repairAfterMs);
-    await this.#declare(broken);
-    for (const queue of broken) this.#repairedAtMs.set(queue, performance.now());
+    for (const queue of queues) {
+      if (this.#repairs.has(queue)) continue;
+      this.#repairs.add(queue);
+      setTimeout(() => {
+        this.#repairs.delete(queue);
+        void this.#declare([queue]);
+      }, repairAfterMs).unref();
+    }
   }
 
   async #declare(queues: readonly string[]): Promise<void> {

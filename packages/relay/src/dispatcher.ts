@@ -238,7 +238,7 @@ export class Dispatcher {
       const returned = batch.flatMap(({ outbound, parked }) =>
         parked.reason === "unroutable" && outbound.row.queue !== null ? [outbound.row.queue] : [],
       );
-      await destinations.repair(returned);
+      destinations.repair(returned);
       await store.park(
         epoch,
         batch.map(({ parked }) => parked),
