@@ -99,3 +99,31 @@ test("releasing the retry of the first job of a blocked key frees the key", asyn
   expect(flow.starts().map(({ n }) => n)).toEqual([0, 0, 1]);
   expect(await flow.jobs.blocked()).toEqual([]);
 });
+
+test("the head of an ordering key that an operator's open transaction changes is not overtaken, and goes when it has ended", async () => {
+  await using flow = await startFlow({ order: {} });
+  await flow.declare();
+  flow.startRelay();
+  const ids = await flow.enqueue(3, () => ({ orderingKey: "key" }));
+  // As long as there is no worker, nothing goes.
+  await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 0, backlog: 3 }));
+  const client = await flow.app.database.pool.connect();
+  try {
+    await client.query("begin");
+    await client.query("select from waybill.backlog where id = $1 for update", [ids[0]]);
+    await flow.startWorker((job) => flow.note(job));
+    // The relay has dispatched what may go.
+    const others = await flow.enqueue(2, (n) => ({ orderingKey: `other${n}` }));
+    await flow.ended(others);
+
+    expect(flow.starts().filter(({ id }) => ids.includes(id))).toEqual([]);
+  } finally {
+    await client.query("rollback");
+    client.release();
+  }
+
+  await flow.ended(ids);
+  const order = flow.starts().flatMap(({ id }) => (ids.includes(id) ? [id] : []));
+  expect(order).toEqual(ids);
+  await eventually(async () => expect(await flow.leftovers()).toEqual(nothing));
+});

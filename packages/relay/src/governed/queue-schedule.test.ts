@@ -265,6 +265,25 @@ test("a pick that was not written leaves everything as it was", () => {
   expect(drain(queue, 0)).toEqual(["a1", "a2"]);
 });
 
+test("a head whose row is not to be had for a moment is not overtaken, and the next goes once it is gone", () => {
+  const queue = schedule({ keys: {}, order: {} });
+  for (const id of ["a1", "a2", "a3"]) queue.add(job(id, { key: "k", orderingKey: "a" }), 0);
+  const take = (): string | undefined => {
+    const next = queue.pick(0);
+    if (next !== undefined) queue.unpick(next, false, 0);
+    return next?.id;
+  };
+
+  const tries = [take(), take()];
+  queue.change("a1", job("a1", { key: "k", orderingKey: "a" }), 0);
+  tries.push(take(), take());
+  queue.change("a1", null, 0);
+
+  expect(tries).toEqual(["a1", undefined, "a1", undefined]);
+  expect(drain(queue, 0)).toEqual(["a2", "a3"]);
+  expect(queue.isEmpty).toBe(true);
+});
+
 test("of a long lane only the first rows are in memory, and the rest is asked for in time", () => {
   const queue = schedule({ keys: {} });
   const jobs = Array.from({ length: laneMax + 500 }, (_, n) => job(`j${n}`));

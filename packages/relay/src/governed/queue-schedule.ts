@@ -26,6 +26,8 @@ interface Slot {
   /** True where it was taken again for the retry that its ordering key waited for. */
   readonly isAgain: boolean;
   waiting: boolean;
+  /** True where its row was not to be had, so that the slot is here alone: it keeps its ordering key. */
+  isDoubtful: boolean;
 }
 
 interface Wake {
@@ -213,7 +215,10 @@ export class QueueSchedule {
   change(id: string, job: WaitingJob | null, nowMs: number): void {
     const old = this.#jobs.get(id);
     if (old !== undefined) this.#forget(old, nowMs);
-    if (job === null) return;
+    if (job === null) {
+      if (this.#slots.get(id)?.isDoubtful === true) this.ended(id, nowMs);
+      return;
+    }
     if (this.#slots.has(id)) {
       this.add(job, nowMs);
       return;
@@ -268,8 +273,9 @@ export class QueueSchedule {
     const lane = record.orderingKey === null ? undefined : this.#laneOf(record);
     if (lane !== undefined) lane.blockedBy = record.id;
     if (known !== undefined) this.#blocked -= 1;
-    const isAgain = known !== undefined;
-    this.#slots.set(record.id, { record, key, type, lane, isAgain, waiting: false });
+    const isAgain = known?.isDoubtful === false;
+    const slot = { record, key, type, lane, isAgain, waiting: false, isDoubtful: false };
+    this.#slots.set(record.id, slot);
     const parties = [this.#all, key, type];
     for (const party of parties) party.start();
     const buckets = parties.map(({ bucket }) => bucket);
@@ -359,8 +365,9 @@ export class QueueSchedule {
     if (slot === undefined) return;
     const lane = slot.lane ?? this.#laneOf(job);
     this.unstarted.giveBack(job.id);
-    // A head whose retry had come waits for it again; any other has no slot.
-    if (slot.isAgain) this.waits(job.id, nowMs);
+    // A head whose retry had come waits for it again; any other has no slot, but keeps those behind it waiting.
+    slot.isDoubtful = !keep && !slot.isAgain && slot.lane !== undefined;
+    if (slot.isAgain || slot.isDoubtful) this.waits(job.id, nowMs);
     else this.ended(job.id, nowMs);
     if (!keep) return;
     this.#lanes.set(lane.id, lane);
