@@ -386,11 +386,10 @@ export class Governor {
       if (slot === "gone") queue.ended(job.id, nowMs);
       if (slot === "waiting") queue.waits(job.id, nowMs);
       if (isOver) done.push(job);
-      else if (slot === "gone") {
-        queue.add(job, nowMs);
-        this.#unwritten.push(job);
-      } else if (row !== undefined && page !== undefined) {
-        setTimeout(() => this.take([row], page), laterMs).unref();
+      else if (row !== undefined && page !== undefined) {
+        // The news of the slot come first: read later, they would be those of the job's next one.
+        this.#freed.hurry();
+        setTimeout(() => this.take([row], page), slot === "gone" ? 0 : laterMs).unref();
       }
     }
     const pages = done.flatMap(({ page }) => page ?? []);
