@@ -108,7 +108,7 @@ test("a copy that is read while its ordered job fails lets no later job of the k
        select
          o.id, o.queue, 'job', 2, now() + interval '1 hour', 'retry', o.type, o.version, o.payload,
          o.payload_base64, o.headers, o.ordering_key, o.enqueued_at
-       from waybill.outbox as o where o.id = $1
+       from waybill.outbox as o where o.id = $1 order by o.tx desc limit 1
      )
      insert into waybill.outbox (
        id, kind, dispatch, queue, type, version, payload, payload_base64, headers, ordering_key, enqueued_at
@@ -116,7 +116,7 @@ test("a copy that is read while its ordered job fails lets no later job of the k
      select
        o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
        o.ordering_key, o.enqueued_at
-     from waybill.outbox as o where o.id = $1`,
+     from waybill.outbox as o where o.id = $1 order by o.tx desc limit 1`,
     [ids[0]],
   );
   // The relay has read the copy, and dispatched what came after it.

@@ -34,7 +34,7 @@ again as materialized (
   where case
     when s.dispatch is null then waybill.awaits_delivery(l.id, l.queue, o.dispatch, o.tx, o.seq)
     when s.waiting then
-      i.state = 'retry_waiting'
+      coalesce(i.state, 'queued') in ('queued', 'retry_waiting')
       and pg_visible_in_snapshot(o.tx, (select r.snapshot from waybill.relay as r where r.shard = 0))
       and not exists (select from waybill.backlog as b where b.id = l.id and b.queue = l.queue)
       and not exists (

@@ -254,7 +254,7 @@ export class Governor {
       } else if (slot?.waiting === false && !isOld) {
         // A copy that a worker had put aside may be all that is left of its job.
         this.#renewing.push(job);
-      } else if (isOld || isKnown || slot?.dispatch === job.dispatch) {
+      } else if (isOld || isKnown) {
         settled.push(page);
       } else if (slot === undefined) {
         queue.add(job, nowMs);
@@ -267,16 +267,17 @@ export class Governor {
     if (settled.length > 0) this.#options.dispatcher.settleGoverned(settled);
   }
 
-  /** Rows that a former relay has taken before; only those of before this term are asked for. */
+  /** Asked for are rows of before the term, and of heads that wait: a copy, or what the broker did not take. */
   async #known(rows: readonly OutboxRow[]): Promise<ReadonlySet<string>> {
     const { store } = this.#options;
     const before = this.#before;
-    const old = rows.filter(
-      ({ tx, headers }) =>
-        before !== undefined &&
-        isVisible(BigInt(tx), before) &&
-        headers?.[waybillHeaders.death] === undefined,
-    );
+    const nowMs = performance.now();
+    const old = rows.filter((row) => {
+      if (row.headers?.[waybillHeaders.death] !== undefined) return false;
+      const slot = this.#schedules.of(row.queue ?? "", nowMs).slotOf(row.id);
+      if (slot?.waiting === true && slot.dispatch === row.dispatch) return true;
+      return before !== undefined && isVisible(BigInt(row.tx), before);
+    });
     if (old.length === 0) return new Set();
     return new Set((await store.knownJobs(old.map(refOf))).map(dispatchText));
   }
