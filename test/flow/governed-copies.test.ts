@@ -4,7 +4,22 @@ import { RetryAfterError } from "@waybill/core";
 import { createQueues } from "@waybill/postgres";
 import { expect, test } from "vitest";
 import { eventually } from "../support/index.ts";
-import { startFlow } from "./support/flow.ts";
+import { type Flow, startFlow } from "./support/flow.ts";
+
+/** Adds copies of a job to the outbox, with these dispatches. */
+async function addCopies(flow: Flow, id: string, dispatches: readonly number[]): Promise<void> {
+  await flow.sql(
+    `insert into waybill.outbox (
+       id, kind, dispatch, queue, type, version, payload, payload_base64, headers, ordering_key, enqueued_at
+     )
+     select
+       o.id, o.kind, c.dispatch, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
+       o.ordering_key, o.enqueued_at
+     from (select * from waybill.outbox where id = $1 order by tx desc limit 1) as o
+     cross join unnest($2::integer[]) as c (dispatch)`,
+    [id, dispatches],
+  );
+}
 
 test("a retry whose time comes while a copy of the attempt before waits in the backlog takes its place", async () => {
   await using flow = await startFlow({ priority: {} });
@@ -57,16 +72,7 @@ test.each([
     );
     await first.stop();
     // As they are left by a worker that freezes, is given up and wakes up, and one that put a copy aside and died.
-    await flow.sql(
-      `insert into waybill.outbox (
-       id, kind, dispatch, queue, type, version, payload, payload_base64, headers, ordering_key, enqueued_at
-     )
-     select
-       o.id, o.kind, c.dispatch, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
-       o.ordering_key, o.enqueued_at
-     from waybill.outbox as o
-     cross join (values (2), (2), (1)) as c (dispatch)`,
-    );
+    await addCopies(flow, id, [2, 2, 1]);
     await flow.sql("delete from waybill.timer");
     const [before] = await flow.sql("select epoch::integer as epoch from waybill.relay");
 
@@ -90,7 +96,7 @@ test("a copy that is read while its ordered job fails lets no later job of the k
     runs.push(`${payload.n}.${attempt}`);
     if (runs.length === 1) await gate.promise;
   });
-  const ids = await flow.enqueue(2, () => ({ orderingKey: "key" }));
+  const [head = "", next = ""] = await flow.enqueue(2, () => ({ orderingKey: "key" }));
   await eventually(() => expect(runs).toEqual(["0.1"]));
   await eventually(async () => expect(await flow.leftovers()).toEqual({ slots: 1, backlog: 1 }));
 
@@ -100,31 +106,24 @@ test("a copy that is read while its ordered job fails lets no later job of the k
        update waybill.inbox set state = 'retry_waiting', token = token + 1 where id = $1 returning id
      ), waits as (
        update waybill.slot set waiting = true where id = $1 returning id
-     ), retry as (
-       insert into waybill.timer (
-         id, queue, kind, dispatch, fire_at, reason, type, version, payload, payload_base64, headers,
-         ordering_key, enqueued_at
-       )
-       select
-         o.id, o.queue, 'job', 2, now() + interval '1 hour', 'retry', o.type, o.version, o.payload,
-         o.payload_base64, o.headers, o.ordering_key, o.enqueued_at
-       from waybill.outbox as o where o.id = $1 order by o.tx desc limit 1
      )
-     insert into waybill.outbox (
-       id, kind, dispatch, queue, type, version, payload, payload_base64, headers, ordering_key, enqueued_at
+     insert into waybill.timer (
+       id, queue, kind, dispatch, fire_at, reason, type, version, payload, payload_base64, headers,
+       ordering_key, enqueued_at
      )
      select
-       o.id, o.kind, o.dispatch, o.queue, o.type, o.version, o.payload, o.payload_base64, o.headers,
-       o.ordering_key, o.enqueued_at
+       o.id, o.queue, 'job', 2, now() + interval '1 hour', 'retry', o.type, o.version, o.payload,
+       o.payload_base64, o.headers, o.ordering_key, o.enqueued_at
      from waybill.outbox as o where o.id = $1 order by o.tx desc limit 1`,
-    [ids[0]],
+    [head],
   );
+  await addCopies(flow, head, [1]);
   // The relay has read the copy, and dispatched what came after it.
   const [other = ""] = await flow.enqueue(1, () => ({ orderingKey: "other" }));
   await flow.ended([other]);
   gate.resolve();
-  await flow.jobs.release(ids[0] ?? "");
+  await flow.jobs.release(head);
 
-  await flow.ended(ids);
+  await flow.ended([head, next]);
   expect(runs.filter((run) => run !== "0.1")).toEqual(["0.2", "1.1"]);
 });

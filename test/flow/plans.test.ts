@@ -7,46 +7,24 @@ import { type QueryName, statementsFor } from "@waybill/postgres";
 import type { ClientBase } from "pg";
 import { expect, test } from "vitest";
 import { createMigratedDatabase } from "../support/index.ts";
+import { explained, rowsRead } from "../support/plan.ts";
 
 const waiting = 200_000;
 const lanes = 100;
 const slots = 1_000;
 const batch = 100;
 
-interface PlanNode {
-  readonly "Relation Name"?: string;
-  readonly "Actual Rows"?: number;
-  readonly "Actual Loops"?: number;
-  readonly "Rows Removed by Filter"?: number;
-  readonly "Rows Removed by Join Filter"?: number;
-  readonly Plans?: readonly PlanNode[];
-}
-
 const parameters: Readonly<Partial<Record<QueryName, string>>> = {
   read_lanes: "text",
   read_lane: "text",
-  read_slots: "",
   dispatch_round: "text, text, text, text, text, text",
   complete_jobs: "text",
 };
 
 /** Rows of the backlog, the slots and the inbox that one run of a prepared statement looked at. */
-async function rowsRead(client: ClientBase, name: QueryName, values: readonly string[]) {
+async function run(client: ClientBase, name: QueryName, values: readonly string[]) {
   const list = values.map((value) => client.escapeLiteral(value)).join(", ");
-  const { rows } = await client.query<{ "QUERY PLAN": readonly { readonly Plan: PlanNode }[] }>(
-    `explain (analyze, costs off, timing off, summary off, format json) execute "${name}"${list === "" ? "" : `(${list})`}`,
-  );
-  const walk = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(walk)];
-  return (rows[0]?.["QUERY PLAN"] ?? [])
-    .flatMap(({ Plan }) => walk(Plan))
-    .filter((node) => /^(backlog|slot|inbox)/.test(node["Relation Name"] ?? ""))
-    .reduce(
-      (sum, node) =>
-        sum +
-        ((node["Actual Rows"] ?? 0) + (node["Rows Removed by Filter"] ?? 0)) *
-          (node["Actual Loops"] ?? 1),
-      0,
-    );
+  return rowsRead(await explained(client, `execute "${name}"(${list})`), /^(backlog|slot|inbox)/);
 }
 
 async function fill(client: ClientBase): Promise<void> {
@@ -77,15 +55,15 @@ test("with 200,000 jobs in the backlog, a round, a read of a lane, a takeover an
     const statements = statementsFor();
     for (const [name, types] of Object.entries(parameters)) {
       const { text } = statements[name as QueryName];
-      await client.query(`prepare "${name}"${types === "" ? "" : ` (${types})`} as ${text}`);
+      await client.query(`prepare "${name}" (${types}) as ${text}`);
     }
     const { rows: found } = await client.query<{ epoch: string; revision: string }>(
       "select r.epoch::text, f.revision::text from waybill.relay as r, waybill.flow as f",
     );
     const { epoch = "", revision = "" } = found[0] ?? {};
     // Each has made its plan while there was nothing.
-    await rowsRead(client, "dispatch_round", [epoch, revision, "[]", "[]", "[]", "[]"]);
-    await rowsRead(client, "complete_jobs", ["[]"]);
+    await run(client, "dispatch_round", [epoch, revision, "[]", "[]", "[]", "[]"]);
+    await run(client, "complete_jobs", ["[]"]);
     await fill(client);
 
     const { rows: heads } = await client.query<{ i: string; q: string }>(
@@ -99,10 +77,10 @@ test("with 200,000 jobs in the backlog, a round, a read of a lane, a takeover an
     const lane = { queue: "work", lane: "0/t/k1", after: 1_000, rows: 500 };
     const round = [epoch, revision, "[]", JSON.stringify(heads), "[]", "[]"];
     const read = {
-      takeover: await rowsRead(client, "read_lanes", ["20"]),
-      lane: await rowsRead(client, "read_lane", [JSON.stringify([lane])]),
-      round: await rowsRead(client, "dispatch_round", round),
-      ends: await rowsRead(client, "complete_jobs", [JSON.stringify(running)]),
+      takeover: await run(client, "read_lanes", ["20"]),
+      lane: await run(client, "read_lane", [JSON.stringify([lane])]),
+      round: await run(client, "dispatch_round", round),
+      ends: await run(client, "complete_jobs", [JSON.stringify(running)]),
     };
 
     const left = await client.query("select from waybill.backlog");

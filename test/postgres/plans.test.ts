@@ -1,19 +1,11 @@
 import { newJobId } from "@waybill/core";
 import { statementsFor } from "@waybill/postgres";
 import { expect, test } from "vitest";
+import { explained, type PlanNode, rowsRead } from "../support/plan.ts";
 import { type Application, startApplication } from "./application.ts";
 
 const jobsMany = 100_000;
 const statements = statementsFor();
-
-interface PlanNode {
-  readonly "Node Type": string;
-  readonly "Relation Name"?: string;
-  readonly "Actual Rows"?: number;
-  readonly "Actual Loops"?: number;
-  readonly "Rows Removed by Filter"?: number;
-  readonly Plans?: readonly PlanNode[];
-}
 
 /** 100,000 jobs in day partitions, four fifths of them ended, a sixteenth of them failed. */
 async function seed({ pool }: Application): Promise<void> {
@@ -64,31 +56,6 @@ const idAt = (day: string): string => {
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 };
 
-async function nodesOf(
-  app: Application,
-  text: string,
-  values: readonly string[],
-): Promise<PlanNode[]> {
-  const [row] = await app.db.rows<{ "QUERY PLAN": readonly { readonly Plan: PlanNode }[] }>(
-    `explain (analyze, costs off, timing off, summary off, format json) ${text}`,
-    values,
-  );
-  const walk = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(walk)];
-  return (row?.["QUERY PLAN"] ?? []).flatMap(({ Plan }) => walk(Plan));
-}
-
-/** Rows that a plan read, at most. */
-const rowsRead = (nodes: readonly PlanNode[]): number =>
-  nodes
-    .filter((node) => node["Relation Name"] !== undefined)
-    .reduce(
-      (sum, node) =>
-        sum +
-        ((node["Actual Rows"] ?? 0) + (node["Rows Removed by Filter"] ?? 0)) *
-          (node["Actual Loops"] ?? 1),
-      0,
-    );
-
 const scanned = (nodes: readonly PlanNode[]): string[] =>
   nodes
     .filter((node) => node["Node Type"] === "Seq Scan")
@@ -133,7 +100,7 @@ test("with 100,000 jobs, looking at a page reads a page, and no big table is sca
     ["delay_job", [id, queue, "", "5", "a", ""], 50],
   ];
   for (const [name, values, rowsMax] of cases) {
-    const nodes = await nodesOf(app, statements[name].text, values);
+    const nodes = await explained(app.db.pool, statements[name].text, values);
 
     expect(scanned(nodes), name).toEqual([]);
     expect(rowsRead(nodes), name).toBeLessThanOrEqual(rowsMax);

@@ -7,6 +7,7 @@ import { type QueryName, statementsFor } from "@waybill/postgres";
 import type { ClientBase } from "pg";
 import { expect, test } from "vitest";
 
+import { explained, type PlanNode } from "../support/plan.ts";
 import { enqueue, startHouse } from "./support.ts";
 
 const calls: Readonly<Partial<Record<QueryName, string>>> = {
@@ -72,28 +73,9 @@ test("every look at the outbox and the timers uses an index, however empty or fu
   }
 });
 
-interface PlanNode {
-  readonly "Node Type": string;
-  readonly "Relation Name"?: string;
-  readonly "Index Name"?: string;
-  readonly "Function Name"?: string;
-  readonly "Actual Loops"?: number;
-  readonly Plans?: readonly PlanNode[];
-}
-
 /** Nodes of the plan of a statement that is run. */
-async function run(
-  client: ClientBase,
-  name: QueryName,
-  values: readonly unknown[],
-): Promise<readonly PlanNode[]> {
-  const { rows } = await client.query<{ "QUERY PLAN": readonly { readonly Plan: PlanNode }[] }>(
-    `explain (analyze, costs off, timing off, summary off, format json) ${statementsFor()[name].text}`,
-    [...values],
-  );
-  const walk = (node: PlanNode): PlanNode[] => [node, ...(node.Plans ?? []).flatMap(walk)];
-  return (rows[0]?.["QUERY PLAN"] ?? []).flatMap(({ Plan }) => walk(Plan));
-}
+const run = (client: ClientBase, name: QueryName, values: readonly unknown[]) =>
+  explained(client, statementsFor()[name].text, values);
 
 const readsOfLocks = (nodes: readonly PlanNode[]): number =>
   nodes

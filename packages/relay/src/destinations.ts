@@ -71,14 +71,13 @@ export class Destinations {
   /** Declares queues again in a moment: something published to them came back. */
   repair(queues: Iterable<string>): void {
     if (this.#options.mode !== "assert") return;
-    for (const queue of queues) {
-      if (this.#repairs.has(queue)) continue;
-      this.#repairs.add(queue);
-      setTimeout(() => {
-        this.#repairs.delete(queue);
-        void this.#declare([queue]);
-      }, repairAfterMs).unref();
-    }
+    const broken = [...new Set(queues)].filter((queue) => !this.#repairs.has(queue));
+    if (broken.length === 0) return;
+    for (const queue of broken) this.#repairs.add(queue);
+    setTimeout(() => {
+      for (const queue of broken) this.#repairs.delete(queue);
+      void this.#declare(broken);
+    }, repairAfterMs).unref();
   }
 
   async #declare(queues: readonly string[]): Promise<void> {

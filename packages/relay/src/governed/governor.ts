@@ -15,8 +15,8 @@ import type { LedgerPage } from "../page-ledger.ts";
 import { isVisible, parseSnapshot, type Snapshot } from "../snapshot.ts";
 import { Cadence } from "./cadence.ts";
 import { FreedReader } from "./freed-reader.ts";
-import { dispatchText, readJobOf, recordOf, refOf, refText, type Ref } from "./job-forms.ts";
-import { askUnrenewed } from "./renewals.ts";
+import { dispatchText, readJobOf, recordOf, refText, type Ref } from "./job-forms.ts";
+import { askUnrenewed, knownDispatches } from "./renewals.ts";
 import { Schedules, waitingJobOf } from "./schedules.ts";
 import { StartsReader } from "./starts-reader.ts";
 import type { WaitingJob } from "./waiting-job.ts";
@@ -232,12 +232,13 @@ export class Governor {
     const settled: LedgerPage[] = [];
     for (const row of rows) {
       const job = readJobOf(row, page, (this.#place += 1));
-      if (pending.has(refText(job))) {
+      const ref = refText(job);
+      if (pending.has(ref)) {
         // Another copy: what becomes of it depends on the first, and a round takes a job once.
         this.#intake.push({ rows: [row], page });
         continue;
       }
-      pending.add(refText(job));
+      pending.add(ref);
       const queue = this.#schedules.of(job.queue, nowMs);
       const slot = queue.slotOf(job.id);
       const waiting = queue.waitingOf(job.id);
@@ -278,8 +279,7 @@ export class Governor {
       if (slot?.waiting === true && slot.dispatch === row.dispatch) return true;
       return before !== undefined && isVisible(BigInt(row.tx), before);
     });
-    if (old.length === 0) return new Set();
-    return new Set((await store.knownJobs(old.map(refOf))).map(dispatchText));
+    return await knownDispatches(store, old);
   }
 
   async #refill(): Promise<void> {

@@ -23,8 +23,12 @@ export interface LaneRest {
 /** Lanes of which more is to be fetched: those of which half is gone, the emptiest first. */
 export function cutLanes(lanes: ReadonlyMap<string, Lane>): readonly LaneRest[] {
   const rowsMax = laneRows(lanes.size);
-  return [...lanes.values()]
-    .filter(({ isCut, jobs }) => isCut && jobs.length <= rowsMax / 2)
+  const wanting: Lane[] = [];
+  // Seldom any, of perhaps very many.
+  for (const lane of lanes.values()) {
+    if (lane.isCut && lane.jobs.length <= rowsMax / 2) wanting.push(lane);
+  }
+  return wanting
     .toSorted((a, b) => a.jobs.length - b.jobs.length)
     .slice(0, Math.ceil(fetchRows / rowsMax))
     .map(({ id, lastPlace, jobs }) => ({

@@ -11,6 +11,15 @@ export interface Unrenewed {
   readonly isOver: boolean;
 }
 
+/** Dispatches of these that have been read before, have been claimed, or whose jobs have ended, as dispatchText. */
+export async function knownDispatches(
+  store: Pick<GovernorStore, "knownJobs">,
+  dispatches: readonly Pick<OutboxRow, "id" | "queue" | "dispatch">[],
+): Promise<ReadonlySet<string>> {
+  if (dispatches.length === 0) return new Set();
+  return new Set((await store.knownJobs(dispatches.map(refOf))).map(dispatchText));
+}
+
 /** Asks what has become of those that were not sent. */
 export async function askUnrenewed(
   store: Pick<GovernorStore, "slots" | "knownJobs">,
@@ -21,7 +30,7 @@ export async function askUnrenewed(
   if (rest.length === 0) return [];
   // The slots first: what ends in between is over, and has none.
   const slots = new Map((await store.slots()).map((row) => [refText(row), row.waiting]));
-  const over = new Set((await store.knownJobs(rest.map(refOf))).map(dispatchText));
+  const over = await knownDispatches(store, rest);
   return rest.map((job) => {
     const waits = slots.get(refText(job));
     return {
