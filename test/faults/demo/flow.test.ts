@@ -1,4 +1,4 @@
-/** The demo of flow control, as it is started by hand, with fewer jobs; and its checks of the books. */
+/** The demo of flow control, as it is started by hand; and its checks of the books. */
 
 import { expect, test } from "vitest";
 import {
@@ -15,11 +15,11 @@ const runFlow = (...args: string[]): Promise<ScriptRun> =>
   runScript("examples/tenants/src/flow.ts", ...args);
 
 test("the demo of flow control keeps limits, order and shares, spends no attempt on an open breaker and starts nothing in a pause", async () => {
-  const { code, stdout, stderr } = await runFlow("--jobs", "300");
+  const { code, stdout, stderr } = await runFlow();
 
   expect(stderr).toBe("");
   expect(stdout.trimEnd().split("\n").at(-1)).toMatch(
-    /^flow: 300 jobs, 0 over limits, 0 out of order, shares within \d+ %, breaker opened [1-9]\d* times with 0 attempts spent$/,
+    /^flow: 1200 jobs, 0 over limits, 0 out of order, shares within \d+ %, breaker opened [1-9]\d* times with 0 attempts spent$/,
   );
   expect(stdout).toMatch(/breaker open: \d+ of \d+ attempts failed/);
   expect(stdout).toContain("billing is paused");
